@@ -1,0 +1,2 @@
+//! A SQL shell for Apache Doris.
+fn main() {}

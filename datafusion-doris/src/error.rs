@@ -1,0 +1,214 @@
+//! The crate's error type, what a caller may do about each error, and the one conversion to DataFusion's.
+
+use datafusion::error::DataFusionError;
+
+/// Result of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+type Source = Box<dyn std::error::Error + Send + Sync>;
+
+/// Everything that can go wrong between DataFusion and Doris.
+///
+/// Each variant names the object it is about (option, table, label, host) and keeps its source. Whether a caller
+/// may try again is answered by [`Error::retry`] alone, never by the message text.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// An option is missing, malformed or in conflict with another one.
+    #[error("option '{option}': {reason}")]
+    Config {
+        /// Option key as the user typed it, or its canonical name.
+        option: String,
+        /// What is wrong and what to do.
+        reason: String,
+    },
+    /// An option key that this crate does not know.
+    #[error("unknown option '{option}'{}", suggestion.as_ref().map(|s| format!(", did you mean '{s}'?")).unwrap_or_default())]
+    UnknownOption {
+        /// Option key as the user typed it.
+        option: String,
+        /// Nearest known key.
+        suggestion: Option<String>,
+    },
+    /// A statement or plan that this crate refuses, with advice.
+    #[error("{what}: {advice}")]
+    Unsupported {
+        /// What was asked for.
+        what: String,
+        /// What to do instead.
+        advice: String,
+    },
+    /// Doris refused the credentials or the privilege.
+    #[error("access to {host} refused: {message}")]
+    Auth {
+        /// `host:port` that refused.
+        host: String,
+        /// The server's text.
+        message: String,
+    },
+    /// A table or column is missing or has a type that does not fit.
+    #[error("table {table}: {reason}")]
+    Schema {
+        /// `db.table`.
+        table: String,
+        /// What is wrong and what to do.
+        reason: String,
+    },
+    /// A value cannot be written exactly in the format of the load.
+    #[error("table {table}, column '{column}', row {row} of the batch: {reason}")]
+    Encode {
+        /// `db.table`.
+        table: String,
+        /// Column name.
+        column: String,
+        /// Zero-based row in the record batch.
+        row: usize,
+        /// What is wrong and what to do.
+        reason: String,
+    },
+    /// Connecting, sending or receiving failed.
+    #[error("{operation} at {host} failed: {source}")]
+    Transport {
+        /// `host:port`.
+        host: String,
+        /// What was attempted.
+        operation: String,
+        /// Whether the request may be repeated.
+        retry: Retry,
+        /// The transport's error.
+        source: Source,
+    },
+    /// Doris answered a statement or a metadata request with an error.
+    #[error("{host} answered '{message}' to {operation}")]
+    Server {
+        /// `host:port` that answered.
+        host: String,
+        /// What was asked.
+        operation: String,
+        /// Doris error code, when one was sent (for example 1105 or 5101).
+        code: Option<u32>,
+        /// The server's text.
+        message: String,
+    },
+    /// A Stream Load was refused or failed.
+    #[error("stream load of table {table} with label {label} failed: {message}{}", details(error_url.as_deref(), first_error.as_deref()))]
+    StreamLoad {
+        /// `db.table`.
+        table: String,
+        /// Label of the load.
+        label: String,
+        /// The server's message.
+        message: String,
+        /// Where the server keeps the rejected rows.
+        error_url: Option<String>,
+        /// First rejected row and its reason.
+        first_error: Option<String>,
+        /// Whether the load may be repeated.
+        retry: Retry,
+    },
+    /// A two-phase-commit transaction is not in the state it must be in.
+    #[error("{operation} of transaction {} (label {label}) failed: {reason}", txn_id.map(|t| t.to_string()).unwrap_or_else(|| "?".into()))]
+    Transaction {
+        /// `commit`, `abort` or `resolve`.
+        operation: String,
+        /// Label of the load.
+        label: String,
+        /// Transaction id, when known.
+        txn_id: Option<i64>,
+        /// What was observed and what to do.
+        reason: String,
+        /// Whether the operation may be repeated.
+        retry: Retry,
+    },
+    /// The epoch protocol was violated or a checkpoint cannot be used.
+    #[error("checkpoint: {reason}")]
+    Checkpoint {
+        /// What is wrong and what to do.
+        reason: String,
+    },
+    /// The changelog cannot be read any further.
+    #[error("changelog of {table}: {reason}")]
+    Changelog {
+        /// `db.table`.
+        table: String,
+        /// What is wrong and what to do.
+        reason: String,
+    },
+    /// DataFusion or Arrow failed underneath.
+    #[error(transparent)]
+    DataFusion(Box<DataFusionError>),
+}
+
+/// What a caller may do after an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Retry {
+    /// The same request gives the same error.
+    Never,
+    /// Nothing happened at the server, or the request is idempotent: repeat it (with the same label).
+    SameLabel,
+    /// The outcome is unknown: ask the label's state before anything else.
+    AskLabelState,
+}
+
+impl Error {
+    /// What a caller may do now.
+    pub fn retry(&self) -> Retry {
+        match self {
+            Error::Transport { retry, .. } | Error::StreamLoad { retry, .. } | Error::Transaction { retry, .. } => {
+                *retry
+            }
+            _ => Retry::Never,
+        }
+    }
+
+    /// A [`Error::Config`] for `option`.
+    pub fn config(option: impl Into<String>, reason: impl Into<String>) -> Self {
+        Error::Config { option: option.into(), reason: reason.into() }
+    }
+
+    /// A [`Error::Unsupported`].
+    pub fn unsupported(what: impl Into<String>, advice: impl Into<String>) -> Self {
+        Error::Unsupported { what: what.into(), advice: advice.into() }
+    }
+
+    /// A [`Error::Schema`] for `table`.
+    pub fn schema(table: impl ToString, reason: impl Into<String>) -> Self {
+        Error::Schema { table: table.to_string(), reason: reason.into() }
+    }
+}
+
+fn details(error_url: Option<&str>, first_error: Option<&str>) -> String {
+    let mut out = String::new();
+    if let Some(first) = first_error {
+        out.push_str(", first rejected row: ");
+        out.push_str(first);
+    }
+    if let Some(url) = error_url {
+        out.push_str(", rejected rows: ");
+        out.push_str(url);
+    }
+    out
+}
+
+impl From<DataFusionError> for Error {
+    fn from(error: DataFusionError) -> Self {
+        Error::DataFusion(Box::new(error))
+    }
+}
+
+impl From<arrow::error::ArrowError> for Error {
+    fn from(error: arrow::error::ArrowError) -> Self {
+        Error::DataFusion(Box::new(error.into()))
+    }
+}
+
+impl From<Error> for DataFusionError {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Config { .. } | Error::UnknownOption { .. } => DataFusionError::Configuration(error.to_string()),
+            Error::Unsupported { .. } => DataFusionError::NotImplemented(error.to_string()),
+            Error::DataFusion(inner) => *inner,
+            other => DataFusionError::External(Box::new(other)),
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! Apache Doris for Apache DataFusion.
+
+pub mod error;
+pub mod options;
+pub mod types;
+
+pub use error::{Error, Result, Retry};

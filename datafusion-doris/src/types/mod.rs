@@ -1,0 +1,58 @@
+//! Doris types, table identity and schema.
+
+mod schema;
+
+pub use schema::{ColumnSchema, KeyModel, TableIdent, TableSchema};
+
+/// A Doris column type.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum DorisType {
+    /// BOOLEAN
+    Boolean,
+    /// TINYINT
+    TinyInt,
+    /// SMALLINT
+    SmallInt,
+    /// INT
+    Int,
+    /// BIGINT
+    BigInt,
+    /// LARGEINT, 128 bits
+    LargeInt,
+    /// FLOAT
+    Float,
+    /// DOUBLE
+    Double,
+    /// DECIMAL(p, s), p up to 76
+    Decimal(u8, u8),
+    /// DATE
+    Date,
+    /// DATETIME(p), p fractional digits 0..=6
+    DateTime(u8),
+    /// TIMESTAMPTZ(p)
+    TimestampTz(u8),
+    /// TIME(p)
+    Time(u8),
+    /// CHAR(n), n bytes
+    Char(u32),
+    /// VARCHAR(n), n bytes
+    Varchar(u32),
+    /// STRING
+    String,
+    /// JSON
+    Json,
+    /// VARIANT
+    Variant,
+    /// IPV4
+    Ipv4,
+    /// IPV6
+    Ipv6,
+    /// BITMAP, HLL, QUANTILE_STATE, AGG_STATE: opaque states, by DDL name
+    Opaque(&'static str),
+    /// ARRAY<T>
+    Array(Box<DorisType>),
+    /// MAP<K, V>
+    Map(Box<DorisType>, Box<DorisType>),
+    /// STRUCT<name: T, …>
+    Struct(Vec<(String, DorisType)>),
+}

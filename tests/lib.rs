@@ -1,0 +1,1 @@
+//! The package of the integration tests; it has no library code.

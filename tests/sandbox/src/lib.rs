@@ -1,0 +1,1 @@
+//! A Doris-compatible server in one process.

@@ -1,0 +1,2 @@
+//! The sandbox server.
+fn main() {}
