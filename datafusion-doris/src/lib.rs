@@ -1,5 +1,6 @@
 //! Apache Doris for Apache DataFusion.
 
+pub mod checkpoint;
 pub mod error;
 pub mod options;
 pub mod types;

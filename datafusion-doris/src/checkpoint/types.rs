@@ -1,0 +1,140 @@
+//! What source, sink and coordinator hand to each other.
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::execution::TaskContext;
+use datafusion::physical_plan::{ExecutionPlan, SendableRecordBatchStream};
+use serde::{Deserialize, Serialize};
+
+use crate::error::Result;
+
+/// Number of an epoch, counted from 1 within one generation of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Epoch(pub u64);
+
+impl Epoch {
+    /// The first epoch of a generation.
+    pub const FIRST: Epoch = Epoch(1);
+
+    /// The epoch after this one.
+    pub fn next(self) -> Self {
+        Epoch(self.0 + 1)
+    }
+}
+
+impl fmt::Display for Epoch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Number of a start of a job. A newer generation fences an older one; labels carry it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Generation(pub u64);
+
+impl fmt::Display for Generation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A load that is durable in Doris and waits for its commit: everything needed to commit or abort it later, from
+/// another process too.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Committable {
+    /// Database of the target.
+    pub db: String,
+    /// Target table.
+    pub table: String,
+    /// Label of the load, the identity that survives a lost answer.
+    pub label: String,
+    /// Transaction id, when the server told it.
+    pub txn_id: Option<i64>,
+    /// `host:port` that took the load.
+    pub host: String,
+}
+
+/// Where a source stands: everything up to here was handed out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "phase")]
+pub enum SourcePosition {
+    /// Nothing was read; the changelog will start at `start_ms` (epoch milliseconds) once the snapshot is done.
+    Snapshot {
+        /// First instant of the changelog that follows, in epoch milliseconds; `None` before it is known.
+        start_ms: Option<i64>,
+    },
+    /// Every change before `next_ms` (epoch milliseconds) was handed out.
+    Changelog {
+        /// Start of the next window, in epoch milliseconds.
+        next_ms: i64,
+    },
+}
+
+impl SourcePosition {
+    /// Start of the next changelog window in epoch milliseconds, when the snapshot is behind.
+    pub fn changelog_ms(&self) -> Option<i64> {
+        match self {
+            SourcePosition::Snapshot { .. } => None,
+            SourcePosition::Changelog { next_ms } => Some(*next_ms),
+        }
+    }
+}
+
+/// What one epoch wrote.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WriteOutcome {
+    /// Rows sent to the target.
+    pub rows: u64,
+    /// Pre-committed loads; empty when the epoch had no rows.
+    pub committables: Vec<Committable>,
+}
+
+/// The source's side of the epoch protocol, implemented by the changelog node's shared control.
+///
+/// Calls come from one coordinator, one after the other: `begin_epoch`, then the node is executed and drained, then
+/// `epoch_committed` or `epoch_aborted`.
+pub trait EpochSource: Send + Sync + fmt::Debug {
+    /// Arms the source for one finite piece of work; the next `execute` of its node ends its stream when that work
+    /// is done.
+    fn begin_epoch(&self, epoch: Epoch);
+    /// Position after everything handed out in the current epoch.
+    fn position(&self) -> SourcePosition;
+    /// The epoch is committed in the target.
+    fn epoch_committed(&self, epoch: Epoch);
+    /// The epoch was rolled back: rewind to the last committed position, so that the next epoch replays it.
+    fn epoch_aborted(&self, epoch: Epoch);
+    /// True when the source has nothing more to give, ever: the loop ends after the current epoch.
+    fn finished(&self) -> bool;
+    /// Graceful stop: ends an idle wait now and a running piece of work at its end; no further work is begun.
+    fn stop(&self);
+    /// One line with the rows and outcome of an epoch for status displays; the default ignores it.
+    fn epoch_written(&self, _epoch: Epoch, _rows: u64) {}
+}
+
+/// Finds the epoch sources in a plan. A function pointer, so that a sink node needs no knowledge of source nodes.
+pub type SourceFinder = fn(&Arc<dyn ExecutionPlan>) -> Vec<Arc<dyn EpochSource>>;
+
+/// The sink's side of the epoch protocol.
+#[async_trait]
+pub trait EpochSink: Send + Sync + fmt::Debug {
+    /// Writes one epoch's rows and pre-commits them. An epoch without rows opens no load.
+    ///
+    /// # Errors
+    /// On any error nothing of the epoch stays behind that could become visible.
+    async fn write_epoch(
+        &self,
+        epoch: Epoch,
+        data: SendableRecordBatchStream,
+        context: &Arc<TaskContext>,
+    ) -> Result<WriteOutcome>;
+
+    /// Makes pre-committed loads visible. Idempotent; a lost answer is resolved by the label's state.
+    async fn commit(&self, committables: &[Committable]) -> Result<()>;
+
+    /// Rolls pre-committed loads back. Idempotent.
+    async fn abort(&self, committables: &[Committable]) -> Result<()>;
+}
