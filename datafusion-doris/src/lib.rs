@@ -1,5 +1,6 @@
 //! Apache Doris for Apache DataFusion.
 
+pub mod changelog;
 pub mod checkpoint;
 pub mod error;
 pub mod options;

@@ -1,0 +1,3 @@
+//! Changelog reads.
+
+pub mod window;
