@@ -1,0 +1,524 @@
+//! Arrow Flight SQL: login, session variables, statements and their results.
+//!
+//! One bearer token is one server-side connection: its variables persist, it runs one statement at a time, and it
+//! ends with `CloseSession`. A statement runs when its `FlightInfo` is asked for; results come from one or more
+//! endpoints, each at the location the server names (FE or BE), and every data call carries the token.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow::datatypes::{Schema, SchemaRef};
+use arrow::record_batch::RecordBatch;
+use arrow_flight::decode::FlightRecordBatchStream;
+use arrow_flight::error::FlightError;
+use arrow_flight::flight_service_client::FlightServiceClient;
+use arrow_flight::sql::{CommandStatementQuery, ProstMessageExt};
+use arrow_flight::{Action, FlightDescriptor, FlightInfo, HandshakeRequest, Ticket};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use datafusion::common::runtime::SpawnedTask;
+use futures::{Stream, StreamExt, TryStreamExt};
+use parking_lot::Mutex;
+use prost::Message;
+use tokio::sync::mpsc;
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Status};
+
+use super::flight_location::{Location, resolve};
+use super::{DorisClient, http::host_of};
+use crate::error::{Error, Result, Retry};
+use crate::options::ConnectionOptions;
+
+/// Batches decoded ahead of the consumer.
+const PREFETCH_BATCHES: usize = 2;
+/// Time a best-effort `CloseSession` may take.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Sessions waiting for their best-effort `CloseSession`.
+const CLOSE_QUEUE: usize = 64;
+
+/// Connections to Flight servers, one per `host:port`; a channel connects on first use and reconnects by itself.
+#[derive(Debug, Default)]
+pub(super) struct Channels {
+    by_authority: Mutex<HashMap<String, Channel>>,
+}
+
+impl Channels {
+    /// The channel to `authority` (`host:port`).
+    fn get(&self, authority: &str, options: &ConnectionOptions) -> Result<Channel> {
+        let mut channels = self.by_authority.lock();
+        if let Some(channel) = channels.get(authority) {
+            return Ok(channel.clone());
+        }
+        let endpoint = Endpoint::from_shared(format!("http://{authority}")).map_err(|source| Error::Transport {
+            host: authority.to_string(),
+            operation: "using the arrow flight address".into(),
+            retry: Retry::Never,
+            source: Box::new(source),
+        })?;
+        let channel = endpoint
+            .connect_timeout(options.connect_timeout)
+            .tcp_nodelay(true)
+            .tcp_keepalive(Some(Duration::from_secs(30)))
+            .http2_keep_alive_interval(Duration::from_secs(30))
+            .keep_alive_timeout(Duration::from_secs(20))
+            .keep_alive_while_idle(true)
+            .initial_stream_window_size(8 << 20)
+            .initial_connection_window_size(32 << 20)
+            .connect_lazy();
+        channels.insert(authority.to_string(), channel.clone());
+        Ok(channel)
+    }
+
+    /// Drops the channel, so that the next use starts a new connection at once instead of waiting for a back-off.
+    fn forget(&self, authority: &str) {
+        self.by_authority.lock().remove(authority);
+    }
+}
+
+/// A logged-in server connection.
+///
+/// # Cancellation
+/// Dropping a session without [`FlightSession::close`] hands its token to a task of the [`DorisClient`] that sends
+/// `CloseSession` as long as the client lives; the server then cancels a running statement. When the client is
+/// dropped first, the server keeps the session until its idle timeout.
+#[derive(Debug)]
+pub struct FlightSession {
+    client: DorisClient,
+    /// `host:port` of the FE that issued the token.
+    authority: String,
+    /// Host of the FE, for endpoints that name no usable host.
+    host: String,
+    connection: Connection,
+    closed: bool,
+}
+
+/// The channel of the FE and the token that it issued.
+#[derive(Clone)]
+struct Connection {
+    channel: Channel,
+    bearer: MetadataValue<Ascii>,
+    max_message_bytes: usize,
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connection").field("max_message_bytes", &self.max_message_bytes).finish_non_exhaustive()
+    }
+}
+
+impl Connection {
+    fn service(&self, channel: Channel) -> FlightServiceClient<Channel> {
+        FlightServiceClient::new(channel)
+            .max_decoding_message_size(self.max_message_bytes)
+            .max_encoding_message_size(usize::MAX)
+    }
+
+    fn request<T>(&self, message: T) -> tonic::Request<T> {
+        let mut request = tonic::Request::new(message);
+        request.metadata_mut().insert("authorization", self.bearer.clone());
+        request
+    }
+
+    async fn close_session(&self) -> Result<(), Status> {
+        let mut service = self.service(self.channel.clone());
+        // The empty protobuf message is the whole CloseSessionRequest.
+        let action = Action { r#type: "CloseSession".into(), body: Default::default() };
+        let answers = service.do_action(self.request(action)).await?.into_inner();
+        answers.try_for_each(|_| std::future::ready(Ok(()))).await
+    }
+}
+
+impl FlightSession {
+    /// Logs in at `authority` and sets `variables`, whose values are SQL texts.
+    pub(super) async fn open(client: &DorisClient, authority: &str, variables: &[(&str, &str)]) -> Result<Self> {
+        let options = client.options();
+        let channel = client.channels().get(authority, options)?;
+        let connect = async {
+            let bearer = handshake(channel.clone(), authority, options).await?;
+            Ok(Connection { channel, bearer, max_message_bytes: options.flight_max_message_bytes })
+        };
+        let limit = options.connect_timeout + options.read_timeout;
+        let connected = match tokio::time::timeout(limit, connect).await {
+            Ok(connected) => connected,
+            Err(elapsed) => Err(Error::Transport {
+                host: authority.to_string(),
+                operation: "arrow flight login".into(),
+                retry: Retry::SameLabel,
+                source: Box::new(elapsed),
+            }),
+        };
+        let connection = connected.inspect_err(|_| client.channels().forget(authority))?;
+        let host = host_of(authority).to_string();
+        let mut session =
+            Self { client: client.clone(), authority: authority.to_string(), host, connection, closed: false };
+        for (name, value) in variables {
+            session.query(&format!("SET {name} = {value}")).await?;
+        }
+        Ok(session)
+    }
+
+    /// `host:port` of the FE of this session.
+    pub fn authority(&self) -> &str {
+        &self.authority
+    }
+
+    /// Runs `sql` and returns where its result is to be had.
+    ///
+    /// The statement has been executed (or started) when this returns, so it is never repeated by itself. There is
+    /// no client-side time limit: the server's `query_timeout` governs, and HTTP/2 keep-alive finds a dead peer. An
+    /// unread result of the previous statement of this session is lost.
+    ///
+    /// # Errors
+    /// [`Error::Server`] with the server's text and code, [`Error::Auth`], [`Error::Transport`].
+    pub async fn query(&mut self, sql: &str) -> Result<FlightQuery> {
+        let command = CommandStatementQuery { query: sql.to_string(), transaction_id: None };
+        let descriptor = FlightDescriptor::new_cmd(command.as_any().encode_to_vec());
+        let mut service = self.connection.service(self.connection.channel.clone());
+        let info = service
+            .get_flight_info(self.connection.request(descriptor))
+            .await
+            .map_err(|status| status_error(&self.authority, "the statement", status))?
+            .into_inner();
+        self.plan_result(info)
+    }
+
+    fn plan_result(&self, info: FlightInfo) -> Result<FlightQuery> {
+        let schema = if info.schema.is_empty() {
+            Arc::new(Schema::empty())
+        } else {
+            Arc::new(info.clone().try_decode_schema()?)
+        };
+        let mut endpoints = Vec::with_capacity(info.endpoint.len());
+        for endpoint in info.endpoint {
+            let Some(ticket) = endpoint.ticket else {
+                return Err(Error::Server {
+                    host: self.authority.clone(),
+                    operation: "the statement".into(),
+                    code: None,
+                    message: "a flight endpoint without a ticket".into(),
+                });
+            };
+            let mut sources = Vec::new();
+            for location in &endpoint.location {
+                sources.push(match resolve(&location.uri, &self.host)? {
+                    Location::SameConnection => (self.authority.clone(), self.connection.channel.clone()),
+                    Location::Server(authority) if authority == self.authority => {
+                        (authority, self.connection.channel.clone())
+                    }
+                    Location::Server(authority) => {
+                        let channel = self.client.channels().get(&authority, self.client.options())?;
+                        (authority, channel)
+                    }
+                });
+            }
+            if sources.is_empty() {
+                sources.push((self.authority.clone(), self.connection.channel.clone()));
+            }
+            endpoints.push(ResultEndpoint { ticket, sources });
+        }
+        Ok(FlightQuery { schema, endpoints, connection: self.connection.clone() })
+    }
+
+    /// Ends the server-side connection; a statement that still runs there is cancelled.
+    ///
+    /// # Errors
+    /// [`Error::Transport`] or [`Error::Server`] when the server could not be told; the session is unusable anyway.
+    pub async fn close(mut self) -> Result<()> {
+        self.closed = true;
+        match tokio::time::timeout(CLOSE_TIMEOUT, self.connection.close_session()).await {
+            Ok(Ok(())) => Ok(()),
+            // The token is gone already, or the server is older than the action: nothing is left to close.
+            Ok(Err(status)) if matches!(status.code(), Code::Unauthenticated | Code::Unimplemented) => Ok(()),
+            Ok(Err(status)) => Err(status_error(&self.authority, "closing the session", status)),
+            Err(elapsed) => Err(Error::Transport {
+                host: self.authority.clone(),
+                operation: "closing the session".into(),
+                retry: Retry::Never,
+                source: Box::new(elapsed),
+            }),
+        }
+    }
+}
+
+impl Drop for FlightSession {
+    fn drop(&mut self) {
+        if !self.closed {
+            self.client.session_reaper().close_later(ClosingSession(self.connection.clone()));
+        }
+    }
+}
+
+/// A session whose owner went away without closing it.
+pub(super) struct ClosingSession(Connection);
+
+/// Sends `CloseSession` for dropped sessions: one task, a bounded queue, aborted with its owner.
+#[derive(Debug, Default)]
+pub(super) struct SessionReaper {
+    state: Mutex<Option<(mpsc::Sender<ClosingSession>, SpawnedTask<()>)>>,
+}
+
+impl SessionReaper {
+    fn close_later(&self, session: ClosingSession) {
+        // Without a runtime there is nobody to send it; the server's idle timeout ends the session then.
+        if tokio::runtime::Handle::try_current().is_err() {
+            return;
+        }
+        let mut state = self.state.lock();
+        if state.as_ref().is_none_or(|(sender, _)| sender.is_closed()) {
+            let (sender, mut receiver) = mpsc::channel::<ClosingSession>(CLOSE_QUEUE);
+            let task = SpawnedTask::spawn(async move {
+                while let Some(ClosingSession(connection)) = receiver.recv().await {
+                    match tokio::time::timeout(CLOSE_TIMEOUT, connection.close_session()).await {
+                        Ok(Ok(())) => {}
+                        Ok(Err(status)) => tracing::debug!(code = ?status.code(), "close session failed"),
+                        Err(_) => tracing::debug!("close session timed out"),
+                    }
+                }
+            });
+            *state = Some((sender, task));
+        }
+        if let Some((sender, _)) = state.as_ref()
+            && sender.try_send(session).is_err()
+        {
+            tracing::debug!("too many dropped sessions, leaving one to the server's idle timeout");
+        }
+    }
+}
+
+#[derive(Debug)]
+struct ResultEndpoint {
+    ticket: Ticket,
+    /// Alternatives, tried in order: `host:port` and channel.
+    sources: Vec<(String, Channel)>,
+}
+
+/// A statement's result, not yet read. Keep the [`FlightSession`] until the stream is read: the result lives in it.
+#[derive(Debug)]
+pub struct FlightQuery {
+    schema: SchemaRef,
+    endpoints: Vec<ResultEndpoint>,
+    connection: Connection,
+}
+
+impl FlightQuery {
+    /// The schema the server planned; the only one an empty result has. Batches may differ from it in the encoding
+    /// of a column (for example dictionaries): their own schema is the truth.
+    pub fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    /// Number of parts of the result.
+    pub fn endpoints(&self) -> usize {
+        self.endpoints.len()
+    }
+
+    /// All parts, one after the other, in the server's order; at most two batches are read ahead.
+    ///
+    /// # Cancellation
+    /// Dropping the stream ends the transfer.
+    pub fn into_stream(self) -> impl Stream<Item = Result<RecordBatch>> + Send + 'static {
+        let Self { endpoints, connection, .. } = self;
+        let (sender, receiver) = mpsc::channel(PREFETCH_BATCHES);
+        let reader = async move {
+            for endpoint in endpoints {
+                if let Err(error) = read_endpoint(&connection, endpoint, &sender).await {
+                    // The consumer may be gone; then nobody is interested in the error either.
+                    let _ = sender.send(Err(error)).await;
+                    return;
+                }
+            }
+        };
+        // The task starts with the first poll, so that a query may be turned into a stream outside of a runtime.
+        let state = ReadState::Start(Some(Box::pin(reader)), receiver);
+        futures::stream::unfold(state, |state| async move {
+            let (task, mut receiver) = match state {
+                ReadState::Start(reader, receiver) => (reader.map(SpawnedTask::spawn), receiver),
+                ReadState::Running(task, receiver) => (task, receiver),
+            };
+            match receiver.recv().await {
+                Some(item) => Some((item, ReadState::Running(task, receiver))),
+                // The reader ended; a panic in it must not look like the end of the result.
+                None => match task?.join().await {
+                    Ok(()) => None,
+                    Err(panic) => {
+                        let error = Error::Transport {
+                            host: "arrow flight".into(),
+                            operation: "reading a result".into(),
+                            retry: Retry::Never,
+                            source: Box::new(panic),
+                        };
+                        Some((Err(error), ReadState::Running(None, receiver)))
+                    }
+                },
+            }
+        })
+    }
+}
+
+enum ReadState {
+    Start(Option<futures::future::BoxFuture<'static, ()>>, mpsc::Receiver<Result<RecordBatch>>),
+    Running(Option<SpawnedTask<()>>, mpsc::Receiver<Result<RecordBatch>>),
+}
+
+/// Reads one part into `sender`. Ends early, without error, when the consumer is gone.
+async fn read_endpoint(
+    connection: &Connection,
+    endpoint: ResultEndpoint,
+    sender: &mpsc::Sender<Result<RecordBatch>>,
+) -> Result<()> {
+    let mut failure = None;
+    for (authority, channel) in endpoint.sources {
+        let mut service = connection.service(channel);
+        let request = connection.request(endpoint.ticket.clone());
+        let data = match service.do_get(request).await {
+            Ok(answer) => answer.into_inner(),
+            Err(status) => {
+                // Only a server that was not reached leaves the single-use ticket to the next alternative.
+                let unreachable = status.code() == Code::Unavailable;
+                failure = Some(status_error(&authority, "fetching the result", status));
+                if unreachable {
+                    continue;
+                }
+                break;
+            }
+        };
+        let mut batches = FlightRecordBatchStream::new_from_flight_data(data.map_err(FlightError::from));
+        while let Some(batch) = batches.next().await {
+            let batch = batch.map_err(|error| flight_error(&authority, error))?;
+            if sender.send(Ok(batch)).await.is_err() {
+                return Ok(());
+            }
+        }
+        return Ok(());
+    }
+    failure.map_or(Ok(()), Err)
+}
+
+/// Basic in, bearer out.
+async fn handshake(channel: Channel, authority: &str, options: &ConnectionOptions) -> Result<MetadataValue<Ascii>> {
+    let credentials = BASE64_STANDARD.encode(format!("{}:{}", options.username, options.password.reveal()));
+    let mut basic: MetadataValue<Ascii> =
+        format!("Basic {credentials}").parse().map_err(|_| Error::config("password", "cannot be sent in a header"))?;
+    basic.set_sensitive(true);
+    let hello = HandshakeRequest { protocol_version: 0, payload: Default::default() };
+    let mut request = tonic::Request::new(futures::stream::iter([hello]));
+    request.metadata_mut().insert("authorization", basic);
+    let answer = FlightServiceClient::new(channel)
+        .handshake(request)
+        .await
+        .map_err(|status| status_error(authority, "arrow flight login", status))?;
+    let token = answer
+        .metadata()
+        .get("authorization")
+        .and_then(|value| value.to_str().ok())
+        .and_then(|text| text.strip_prefix("Bearer "))
+        .map(str::to_string);
+    // The stream is drained, so that the call ends orderly.
+    answer
+        .into_inner()
+        .try_for_each(|_| std::future::ready(Ok(())))
+        .await
+        .map_err(|status| status_error(authority, "arrow flight login", status))?;
+    let mut bearer: MetadataValue<Ascii> = token
+        .and_then(|token| format!("Bearer {token}").parse().ok())
+        .ok_or_else(|| Error::Auth { host: authority.to_string(), message: "the login gave no bearer token".into() })?;
+    bearer.set_sensitive(true);
+    Ok(bearer)
+}
+
+fn flight_error(authority: &str, error: FlightError) -> Error {
+    match error {
+        FlightError::Tonic(status) => status_error(authority, "reading the result", *status),
+        FlightError::Arrow(error) => error.into(),
+        other => Error::Transport {
+            host: authority.to_string(),
+            operation: "reading the result".into(),
+            retry: Retry::Never,
+            source: Box::new(other),
+        },
+    }
+}
+
+/// A gRPC status as this crate's error: refused credentials, an answer of Doris, or a broken connection.
+fn status_error(authority: &str, operation: &str, status: Status) -> Error {
+    let message = status.message().to_string();
+    let from_transport = std::error::Error::source(&status).is_some();
+    match status.code() {
+        Code::Unauthenticated | Code::PermissionDenied => Error::Auth {
+            host: authority.to_string(),
+            message: if message.is_empty() { "arrow flight credentials or token not accepted".into() } else { message },
+        },
+        // tonic reports its own failures (connect, keep-alive, broken stream) with a source and these codes.
+        Code::Unavailable | Code::Unknown | Code::Cancelled if from_transport => Error::Transport {
+            host: authority.to_string(),
+            operation: operation.to_string(),
+            retry: Retry::SameLabel,
+            source: Box::new(status),
+        },
+        Code::OutOfRange if message.contains("message length too large") => Error::Transport {
+            host: authority.to_string(),
+            operation: format!("{operation} (raise 'doris.flight.max-message-size')"),
+            retry: Retry::Never,
+            source: Box::new(status),
+        },
+        _ => Error::Server {
+            host: authority.to_string(),
+            operation: operation.to_string(),
+            code: doris_code(&status),
+            message,
+        },
+    }
+}
+
+/// The Doris error code: newer servers send it as metadata, the mysql-like text holds the plain ones.
+fn doris_code(status: &Status) -> Option<u32> {
+    let sent = status.metadata().get("doris-error-code").and_then(|value| value.to_str().ok());
+    sent.and_then(|text| text.trim().parse().ok())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refused_token_is_an_auth_error() {
+        let error = status_error("fe:8070", "the statement", Status::unauthenticated(""));
+        assert_eq!(error.to_string(), "access to fe:8070 refused: arrow flight credentials or token not accepted");
+    }
+
+    #[test]
+    fn doris_error_code_is_read_from_metadata() {
+        let mut status = Status::unavailable("start is expired");
+        status.metadata_mut().insert("doris-error-code", "5101".parse().unwrap());
+        match status_error("fe:8070", "the statement", status) {
+            Error::Server { code, message, .. } => {
+                assert_eq!(code, Some(5101));
+                assert_eq!(message, "start is expired");
+            }
+            other => panic!("expected a server error, got {other}"),
+        }
+    }
+
+    #[test]
+    fn too_large_message_names_the_option() {
+        let status = Status::out_of_range("Error, decoded message length too large: found 8 bytes");
+        assert!(
+            status_error("be:1", "reading the result", status).to_string().contains("doris.flight.max-message-size")
+        );
+    }
+
+    #[test]
+    fn debug_of_a_connection_hides_the_token() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let _guard = runtime.enter();
+        let connection = Connection {
+            channel: Endpoint::from_static("http://localhost:1").connect_lazy(),
+            bearer: "Bearer verysecret".parse().unwrap(),
+            max_message_bytes: 1,
+        };
+        assert!(!format!("{connection:?}").contains("verysecret"));
+    }
+}

@@ -1,0 +1,121 @@
+//! One JSON object per line.
+
+use arrow::record_batch::RecordBatch;
+
+use super::column::{Column, Values};
+use super::{DELETE_SIGN, Encoder, RowAction, RowLayout};
+use crate::error::Result;
+
+/// `format: json` with `read_json_by_line: true`.
+///
+/// Every key is written, NULL as `null`. Integers are numbers; decimals are strings of their digits, since a JSON
+/// number may pass through a double at the server; floats that are no numbers are the strings `NaN`, `Infinity` and
+/// `-Infinity`; dates and times are strings.
+#[derive(Debug)]
+pub(crate) struct JsonEncoder {
+    layout: RowLayout,
+    /// `{"a":` for the first, `,"b":` for the others.
+    keys: Vec<Vec<u8>>,
+    delete_key: Vec<u8>,
+}
+
+impl JsonEncoder {
+    pub(crate) fn new(layout: RowLayout) -> Self {
+        let key = |first: bool, name: &str| {
+            let mut key = vec![if first { b'{' } else { b',' }];
+            push_string(&mut key, name);
+            key.push(b':');
+            key
+        };
+        let keys: Vec<Vec<u8>> = layout.names().enumerate().map(|(at, name)| key(at == 0, name)).collect();
+        let delete_key = key(keys.is_empty(), DELETE_SIGN);
+        Self { layout, keys, delete_key }
+    }
+}
+
+impl Encoder for JsonEncoder {
+    fn headers(&self) -> Vec<(String, String)> {
+        vec![("format".into(), "json".into()), ("read_json_by_line".into(), "true".into())]
+    }
+
+    fn encode(&mut self, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<u64> {
+        let rows = self.layout.prepare(batch)?;
+        let mut written = 0;
+        for row in 0..batch.num_rows() {
+            let sign = match rows.action(row) {
+                RowAction::Skip => continue,
+                RowAction::Write(sign) => sign,
+            };
+            for (at, (key, column)) in self.keys.iter().zip(&rows.columns).enumerate() {
+                out.extend_from_slice(key);
+                push_value(out, column, row, false).map_err(|reason| self.layout.error(at, row, reason))?;
+            }
+            if let Some(sign) = sign {
+                out.extend_from_slice(&self.delete_key);
+                out.push(sign);
+            }
+            out.extend_from_slice(b"}\n");
+            written += 1;
+        }
+        Ok(written)
+    }
+}
+
+/// Appends a value as JSON; `nested` = it is part of a list, map or struct.
+pub(super) fn push_value(out: &mut Vec<u8>, column: &Column, row: usize, nested: bool) -> Result<(), String> {
+    if column.is_null(row) {
+        out.extend_from_slice(b"null");
+        return Ok(());
+    }
+    match &column.values {
+        Values::Null => out.extend_from_slice(b"null"),
+        Values::Number(write) | Values::Nested(write) => write(row, out)?,
+        Values::Exact(write) if nested => write(row, out)?,
+        Values::Exact(write) | Values::Quoted(write) => {
+            out.push(b'"');
+            write(row, out)?;
+            out.push(b'"');
+        }
+        Values::Float(write) => {
+            let start = out.len();
+            if !write(row, out) {
+                if nested {
+                    return Err("a float inside of a nested value that is no number".into());
+                }
+                out.insert(start, b'"');
+                out.push(b'"');
+            }
+        }
+        Values::Text(text) => push_string(out, text.value(row)),
+    }
+    Ok(())
+}
+
+/// Appends a JSON string. Everything but quotes, backslashes and control characters stays UTF-8.
+pub(super) fn push_string(out: &mut Vec<u8>, text: &str) {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    out.push(b'"');
+    let bytes = text.as_bytes();
+    let mut copied = 0;
+    for (at, &byte) in bytes.iter().enumerate() {
+        if byte >= 0x20 && byte != b'"' && byte != b'\\' {
+            continue;
+        }
+        out.extend_from_slice(&bytes[copied..at]);
+        copied = at + 1;
+        match byte {
+            b'"' => out.extend_from_slice(b"\\\""),
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            other => {
+                out.extend_from_slice(b"\\u00");
+                out.push(HEX[usize::from(other >> 4)]);
+                out.push(HEX[usize::from(other & 15)]);
+            }
+        }
+    }
+    out.extend_from_slice(&bytes[copied..]);
+    out.push(b'"');
+}

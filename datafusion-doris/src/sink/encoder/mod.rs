@@ -1,0 +1,180 @@
+//! Record batches to the bytes of a Stream Load body: one file per format, no I/O.
+
+mod column;
+mod csv;
+mod digits;
+mod json;
+
+use std::fmt;
+
+use arrow::array::Array;
+use arrow::datatypes::{DataType, Schema};
+use arrow::record_batch::RecordBatch;
+
+use self::column::{Column, Text, Values};
+pub(crate) use self::csv::{CsvEncoder, CsvRules};
+pub(crate) use self::json::JsonEncoder;
+use crate::error::{Error, Result};
+
+/// Hidden column of unique tables: 1 deletes the row's key.
+pub(crate) const DELETE_SIGN: &str = "__DORIS_DELETE_SIGN__";
+
+/// Turns batches into the bytes of one load.
+pub(crate) trait Encoder: fmt::Debug + Send {
+    /// Stream Load headers that describe the bytes.
+    fn headers(&self) -> Vec<(String, String)>;
+
+    /// Appends the rows of `batch` to `out` and gives their number; rows that the change kind drops do not count.
+    ///
+    /// # Errors
+    /// [`Error::Encode`] for a value that cannot be written exactly, with its column and row.
+    fn encode(&mut self, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<u64>;
+}
+
+/// Which columns of a batch are written, and what becomes of each row.
+#[derive(Debug, Clone)]
+pub(crate) struct RowLayout {
+    /// `db.table`, for errors.
+    table: String,
+    /// Name and index in the batch.
+    columns: Vec<(String, usize)>,
+    /// Index of the change-kind column.
+    change_kind: Option<usize>,
+    /// Write the delete sign after the columns.
+    delete_sign: bool,
+    /// Drop `-U` rows; otherwise they delete their key.
+    ignore_update_before: bool,
+}
+
+/// What becomes of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RowAction {
+    /// Written, with this digit as delete sign when the load has one.
+    Write(Option<u8>),
+    /// Not written.
+    Skip,
+}
+
+/// A batch, ready to print.
+struct Rows {
+    columns: Vec<Column>,
+    /// `None` = every row is written as it is.
+    actions: Option<Vec<RowAction>>,
+}
+
+impl Rows {
+    fn action(&self, row: usize) -> RowAction {
+        self.actions.as_ref().map_or(RowAction::Write(None), |actions| actions[row])
+    }
+}
+
+impl RowLayout {
+    /// Plans the writing of batches of `schema`: every column except `change_kind_column`.
+    ///
+    /// # Errors
+    /// [`Error::Schema`] when a column has a type that cannot be written, or the change-kind column is missing or
+    /// not text.
+    pub(crate) fn try_new(
+        table: impl ToString,
+        schema: &Schema,
+        change_kind_column: Option<&str>,
+        delete_sign: bool,
+        ignore_update_before: bool,
+    ) -> Result<Self> {
+        let table = table.to_string();
+        let change_kind = match change_kind_column {
+            None => None,
+            Some(name) => {
+                let Some((at, field)) = schema.column_with_name(name) else {
+                    let advice = format!("the input has no change-kind column '{name}' ('sink.change-kind-column')");
+                    return Err(Error::schema(table, advice));
+                };
+                let values = match field.data_type() {
+                    DataType::Dictionary(_, values) => values.as_ref(),
+                    other => other,
+                };
+                if !matches!(values, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View) {
+                    let advice = format!("change-kind column '{name}' is {}, it must be text", field.data_type());
+                    return Err(Error::schema(table, advice));
+                }
+                Some(at)
+            }
+        };
+        let mut columns = Vec::with_capacity(schema.fields().len());
+        for (at, field) in schema.fields().iter().enumerate().filter(|(at, _)| Some(*at) != change_kind) {
+            column::supported(field.data_type())
+                .map_err(|reason| Error::schema(&table, format!("column '{}': {reason}", field.name())))?;
+            columns.push((field.name().clone(), at));
+        }
+        if columns.is_empty() {
+            return Err(Error::schema(table, "the input has no columns to write"));
+        }
+        Ok(Self {
+            table,
+            columns,
+            change_kind,
+            delete_sign: delete_sign && change_kind.is_some(),
+            ignore_update_before,
+        })
+    }
+
+    /// Names of the written columns, in order, without the delete sign.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.columns.iter().map(|(name, _)| name.as_str())
+    }
+
+    /// Whether rows end with the delete sign.
+    pub(crate) fn has_delete_sign(&self) -> bool {
+        self.delete_sign
+    }
+
+    fn prepare(&self, batch: &RecordBatch) -> Result<Rows> {
+        let prepare = |(name, at): &(String, usize)| {
+            Column::new(batch.column(*at))
+                .map_err(|reason| Error::schema(&self.table, format!("column '{name}': {reason}")))
+        };
+        let columns = self.columns.iter().map(prepare).collect::<Result<Vec<_>>>()?;
+        let actions = self.change_kind.map(|at| self.actions(batch, at)).transpose()?;
+        Ok(Rows { columns, actions })
+    }
+
+    fn actions(&self, batch: &RecordBatch, at: usize) -> Result<Vec<RowAction>> {
+        let refuse = |row: usize, reason: String| Error::Encode {
+            table: self.table.clone(),
+            column: batch.schema_ref().field(at).name().clone(),
+            row,
+            reason,
+        };
+        let kinds = Column::new(batch.column(at)).map_err(|reason| refuse(0, reason))?;
+        let text = |row: usize| match &kinds.values {
+            Values::Text(text) if !kinds.is_null(row) => Some(Text::value(text, row)),
+            _ => None,
+        };
+        (0..batch.num_rows())
+            .map(|row| match text(row) {
+                Some("+I" | "+U") => Ok(RowAction::Write(self.delete_sign.then_some(b'0'))),
+                Some("-U") if self.ignore_update_before => Ok(RowAction::Skip),
+                Some("-D" | "-U") if self.delete_sign => Ok(RowAction::Write(Some(b'1'))),
+                Some(kind @ ("-D" | "-U")) => Err(refuse(
+                    row,
+                    format!("'{kind}' deletes, but this load sends no delete sign; write to a unique table with 'sink.enable-delete' = 'true'"),
+                )),
+                Some(kind) => Err(refuse(row, format!("unknown change kind '{kind}', expected +I, -U, +U or -D"))),
+                None => Err(refuse(row, "the change kind is NULL, expected +I, -U, +U or -D".into())),
+            })
+            .collect()
+    }
+
+    fn error(&self, column: usize, row: usize, reason: String) -> Error {
+        let column = self.columns.get(column).map(|(name, _)| name.clone()).unwrap_or_default();
+        Error::Encode { table: self.table.clone(), column, row, reason }
+    }
+}
+
+/// Whether `schema` has a column that separated text carries badly: json is the better default then.
+pub(crate) fn has_nested(schema: &Schema) -> bool {
+    schema.fields().iter().any(|field| match field.data_type() {
+        DataType::Dictionary(_, values) => values.is_nested(),
+        other => other.is_nested(),
+    })
+}

@@ -1,0 +1,3 @@
+//! Writing to Doris by Stream Load.
+
+mod encoder;
