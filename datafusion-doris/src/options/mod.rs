@@ -1,15 +1,28 @@
 //! Options: one validated struct per concern, parsed once from a string map.
+//!
+//! [`DorisOptions::from_map`] is the only reader of option texts; everything behind it works on these structs.
 
 mod connection;
+mod entries;
+mod key;
+mod location;
 mod read;
 mod sink;
+#[cfg(test)]
+mod tests;
 mod value;
 
+use std::collections::HashMap;
+
 pub use connection::ConnectionOptions;
+pub use key::OptionKey;
 pub use read::{BoundedMode, ReadOptions, ScanMode};
-pub use sink::{Compression, SinkFormat, SinkOptions};
+pub use sink::{Compression, CsvFormat, SinkFormat, SinkOptions};
 pub use value::Secret;
 
+use self::entries::Entries;
+use self::location::Location;
+use crate::error::{Error, Result};
 use crate::types::TableIdent;
 
 /// All options of one Doris table.
@@ -23,4 +36,56 @@ pub struct DorisOptions {
     pub read: ReadOptions,
     /// `sink.*` options.
     pub sink: SinkOptions,
+}
+
+impl DorisOptions {
+    /// Options of `table` with defaults for reading and writing.
+    pub fn new(table: TableIdent, connection: ConnectionOptions) -> Self {
+        Self { table, connection, read: ReadOptions::default(), sink: SinkOptions::default() }
+    }
+
+    /// Reads an option map, for example that of `CREATE EXTERNAL TABLE … OPTIONS (…)`.
+    ///
+    /// # Errors
+    /// [`Error::UnknownOption`] for a key that is not in [`OptionKey`], else [`Error::Config`] that names the option.
+    pub fn from_map(map: HashMap<String, String>) -> Result<Self> {
+        Self::from_location_and_map("", map)
+    }
+
+    /// As [`Self::from_map`], with the statement's LOCATION: empty or `doris://fe:8030[,fe2:8030]/db/table`.
+    ///
+    /// # Errors
+    /// As [`Self::from_map`]; also when the location and an option contradict each other.
+    pub fn from_location_and_map(location: &str, map: HashMap<String, String>) -> Result<Self> {
+        let located = Location::parse(location)?;
+        let mut entries = Entries::resolve(map)?;
+        let (located_nodes, located_table) = match located {
+            Some(Location { fenodes, table }) => (Some(fenodes), table),
+            None => (None, None),
+        };
+        let connection = ConnectionOptions::from_entries(&mut entries, located_nodes)?;
+        let given = entries.parse(OptionKey::TableIdentifier, TableIdent::parse)?;
+        let table = match (given, located_table) {
+            (Some(given), Some(located)) if given != located => {
+                return Err(Error::config("table.identifier", "contradicts LOCATION, give one of them"));
+            }
+            (Some(table), _) | (None, Some(table)) => table,
+            (None, None) => return Err(Error::config("table.identifier", "is required, 'database.table'")),
+        };
+        let read = ReadOptions::from_entries(&mut entries)?;
+        let sink = SinkOptions::from_entries(&mut entries)?;
+        Ok(Self { table, connection, read, sink })
+    }
+
+    /// Sets [`Self::read`].
+    pub fn with_read(mut self, read: ReadOptions) -> Self {
+        self.read = read;
+        self
+    }
+
+    /// Sets [`Self::sink`].
+    pub fn with_sink(mut self, sink: SinkOptions) -> Self {
+        self.sink = sink;
+        self
+    }
 }

@@ -2,6 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use super::entries::{Entries, parse_name};
+use super::key::OptionKey;
+use super::value::{Parsed, parse_bool, parse_count, parse_size};
+use crate::error::{Error, Result};
+
 /// `sink.properties.format`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SinkFormat {
@@ -9,6 +14,16 @@ pub enum SinkFormat {
     Csv,
     /// One JSON object per line.
     Json,
+}
+
+impl SinkFormat {
+    /// Value of the header `format`.
+    pub fn header(self) -> &'static str {
+        match self {
+            SinkFormat::Csv => "csv",
+            SinkFormat::Json => "json",
+        }
+    }
 }
 
 /// `sink.properties.compress_type`.
@@ -19,6 +34,30 @@ pub enum Compression {
     /// gzip.
     #[default]
     Gz,
+}
+
+/// How values become CSV text, decoded from the `sink.properties.*` that shape it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CsvFormat {
+    /// Between two values, raw bytes; default a tab.
+    pub column_separator: Vec<u8>,
+    /// Between two rows, raw bytes; default a line feed.
+    pub line_delimiter: Vec<u8>,
+    /// Byte around a value; default `"`, absent when the user names separators without it.
+    pub enclose: Option<u8>,
+    /// Byte before a literal enclose or escape byte; default `\`, absent as above.
+    pub escape: Option<u8>,
+}
+
+impl Default for CsvFormat {
+    fn default() -> Self {
+        Self {
+            column_separator: b"\t".to_vec(),
+            line_delimiter: b"\n".to_vec(),
+            enclose: Some(b'"'),
+            escape: Some(b'\\'),
+        }
+    }
 }
 
 /// Options of the sink.
@@ -40,10 +79,336 @@ pub struct SinkOptions {
     pub format: Option<SinkFormat>,
     /// `sink.properties.compress_type`, default gz, `''` = none.
     pub compression: Compression,
-    /// All other `sink.properties.*`, sent as Stream Load headers.
+    /// Separators and quoting, for csv.
+    pub csv: CsvFormat,
+    /// All other `sink.properties.*`, sent as Stream Load headers; keys in lower case. Those that shape csv are in
+    /// [`Self::csv`].
     pub properties: BTreeMap<String, String>,
     /// `sink.buffer-size`, default 1 MB: bytes per body chunk.
     pub buffer_bytes: usize,
     /// `sink.buffer-count`, default 3: chunks in flight.
     pub buffer_count: usize,
+}
+
+impl Default for SinkOptions {
+    fn default() -> Self {
+        Self {
+            label_prefix: "datafusion_doris".into(),
+            two_phase_commit: true,
+            enable_delete: true,
+            ignore_update_before: true,
+            change_kind_column: None,
+            max_retries: 3,
+            format: None,
+            compression: Compression::default(),
+            csv: CsvFormat::default(),
+            properties: BTreeMap::new(),
+            buffer_bytes: 1 << 20,
+            buffer_count: 3,
+        }
+    }
+}
+
+impl SinkOptions {
+    /// Sets [`Self::label_prefix`].
+    pub fn with_label_prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.label_prefix = prefix.into();
+        self
+    }
+
+    /// Sets [`Self::two_phase_commit`].
+    pub fn with_two_phase_commit(mut self, enabled: bool) -> Self {
+        self.two_phase_commit = enabled;
+        self
+    }
+
+    /// Sets [`Self::enable_delete`].
+    pub fn with_enable_delete(mut self, enabled: bool) -> Self {
+        self.enable_delete = enabled;
+        self
+    }
+
+    /// Sets [`Self::ignore_update_before`].
+    pub fn with_ignore_update_before(mut self, ignore: bool) -> Self {
+        self.ignore_update_before = ignore;
+        self
+    }
+
+    /// Sets [`Self::change_kind_column`].
+    pub fn with_change_kind_column(mut self, name: Option<String>) -> Self {
+        self.change_kind_column = name;
+        self
+    }
+
+    /// Sets [`Self::max_retries`].
+    pub fn with_max_retries(mut self, retries: usize) -> Self {
+        self.max_retries = retries;
+        self
+    }
+
+    /// Sets [`Self::format`].
+    pub fn with_format(mut self, format: Option<SinkFormat>) -> Self {
+        self.format = format;
+        self
+    }
+
+    /// Sets [`Self::compression`].
+    pub fn with_compression(mut self, compression: Compression) -> Self {
+        self.compression = compression;
+        self
+    }
+
+    /// Sets [`Self::csv`].
+    pub fn with_csv(mut self, csv: CsvFormat) -> Self {
+        self.csv = csv;
+        self
+    }
+
+    /// Sets [`Self::buffer_bytes`] and [`Self::buffer_count`].
+    pub fn with_buffers(mut self, bytes: usize, count: usize) -> Self {
+        self.buffer_bytes = bytes;
+        self.buffer_count = count;
+        self
+    }
+
+    /// Takes `properties` as if they were given as `sink.properties.*`: checked, and in place of earlier ones.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for a property that this crate sets itself or that would make rows wrong.
+    pub fn with_properties(mut self, properties: BTreeMap<String, String>) -> Result<Self> {
+        self.apply_properties(properties)?;
+        Ok(self)
+    }
+
+    pub(super) fn from_entries(entries: &mut Entries) -> Result<Self> {
+        let defaults = Self::default();
+        let mut sink = Self {
+            label_prefix: entries.parse(OptionKey::LabelPrefix, parse_name)?.unwrap_or(defaults.label_prefix),
+            two_phase_commit: entries.parse(OptionKey::Enable2pc, parse_bool)?.unwrap_or(defaults.two_phase_commit),
+            enable_delete: entries.parse(OptionKey::EnableDelete, parse_bool)?.unwrap_or(defaults.enable_delete),
+            ignore_update_before: entries
+                .parse(OptionKey::IgnoreUpdateBefore, parse_bool)?
+                .unwrap_or(defaults.ignore_update_before),
+            change_kind_column: entries.parse(OptionKey::ChangeKindColumnSink, parse_name)?,
+            max_retries: entries.parse(OptionKey::MaxRetries, parse_count)?.unwrap_or(defaults.max_retries),
+            buffer_bytes: entries.parse(OptionKey::BufferSize, parse_buffer_size)?.unwrap_or(defaults.buffer_bytes),
+            buffer_count: entries.parse(OptionKey::BufferCount, parse_buffer_count)?.unwrap_or(defaults.buffer_count),
+            ..defaults
+        };
+        sink.apply_properties(entries.take_properties())?;
+        Ok(sink)
+    }
+
+    fn apply_properties(&mut self, properties: BTreeMap<String, String>) -> Result<()> {
+        let mut csv = CsvProperties::default();
+        self.properties.clear();
+        for (name, value) in properties {
+            let name = name.to_ascii_lowercase();
+            let fail = |reason: String| Error::config(format!("sink.properties.{name}"), reason);
+            match name.as_str() {
+                "format" => self.format = Some(parse_format(&value).map_err(fail)?),
+                "compress_type" => self.compression = parse_compression(&value).map_err(fail)?,
+                "column_separator" => csv.column_separator = Some(parse_separator(&value).map_err(fail)?),
+                "line_delimiter" => csv.line_delimiter = Some(parse_separator(&value).map_err(fail)?),
+                "enclose" => csv.enclose = Some(parse_single_byte(&value).map_err(fail)?),
+                "escape" => csv.escape = Some(parse_single_byte(&value).map_err(fail)?),
+                _ => {
+                    if check_property(&name, &value, self.two_phase_commit).map_err(fail)? == Send::AsHeader {
+                        self.properties.insert(name, value);
+                    }
+                }
+            }
+        }
+        self.csv = csv.build()?;
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct CsvProperties {
+    column_separator: Option<Vec<u8>>,
+    line_delimiter: Option<Vec<u8>>,
+    enclose: Option<Option<u8>>,
+    escape: Option<Option<u8>>,
+}
+
+impl CsvProperties {
+    fn build(self) -> Result<CsvFormat> {
+        let defaults = CsvFormat::default();
+        // Own separators without `enclose` mean plain text, as the user's other tools write it.
+        let plain = self.enclose.is_none() && (self.column_separator.is_some() || self.line_delimiter.is_some());
+        let enclose = if plain { None } else { self.enclose.unwrap_or(defaults.enclose) };
+        let escape = match (self.escape, enclose) {
+            (Some(escape), _) => escape,
+            (None, Some(_)) => defaults.escape,
+            (None, None) => None,
+        };
+        if enclose.is_some() && escape.is_none() {
+            return Err(Error::config(
+                "sink.properties.escape",
+                "is needed beside enclose, else a value may end early",
+            ));
+        }
+        if enclose.is_none() && escape.is_some() {
+            return Err(Error::config("sink.properties.escape", "has no meaning without sink.properties.enclose"));
+        }
+        let csv = CsvFormat {
+            column_separator: self.column_separator.unwrap_or(defaults.column_separator),
+            line_delimiter: self.line_delimiter.unwrap_or(defaults.line_delimiter),
+            enclose,
+            escape,
+        };
+        let overlap = csv.column_separator.starts_with(&csv.line_delimiter)
+            || csv.line_delimiter.starts_with(&csv.column_separator)
+            || (enclose.is_some() && enclose == escape);
+        let special = |bytes: &[u8]| bytes.iter().any(|byte| Some(*byte) == enclose || Some(*byte) == escape);
+        if overlap || special(&csv.column_separator) || special(&csv.line_delimiter) {
+            return Err(Error::config(
+                "sink.properties.column_separator",
+                "column_separator, line_delimiter, enclose and escape must not share bytes",
+            ));
+        }
+        Ok(csv)
+    }
+}
+
+#[derive(PartialEq, Eq)]
+enum Send {
+    AsHeader,
+    No,
+}
+
+/// Whether a property may be sent; those that this crate sets itself or that would make rows wrong are refused.
+fn check_property(name: &str, value: &str, two_phase_commit: bool) -> Parsed<Send> {
+    let text = value.trim();
+    let lower = text.to_ascii_lowercase();
+    let flag = || parse_bool(text);
+    match name {
+        "label" => Err("labels are made by this crate, use 'sink.label-prefix'".into()),
+        "two_phase_commit" => Err("use 'sink.enable-2pc'".into()),
+        "group_commit" if lower == "off_mode" => Ok(Send::AsHeader),
+        "group_commit" if two_phase_commit => {
+            Err("group commit and two-phase commit exclude each other, set 'sink.enable-2pc' = 'false' or remove it"
+                .into())
+        }
+        "group_commit" => Err("group commit is not supported yet, remove it".into()),
+        "hidden_columns" => Err("is set by this crate, use 'sink.enable-delete' and 'sink.change-kind-column'".into()),
+        "merge_type" if lower == "append" => Ok(Send::No),
+        "merge_type" | "delete" => Err("is not supported yet, use 'sink.change-kind-column' for deletes".into()),
+        // Rows are written one object per line.
+        "read_json_by_line" | "trim_double_quotes" => match flag()? {
+            true => Ok(Send::No),
+            false => Err("must be true, the rows written depend on it".into()),
+        },
+        "strip_outer_array" | "fuzzy_parse" => match flag()? {
+            true => Err("must be false, rows are written one JSON object per line".into()),
+            false => Ok(Send::No),
+        },
+        "jsonpaths" | "json_root" => Err("is not supported, rows are JSON objects keyed by column name".into()),
+        "skip_lines" if text == "0" => Ok(Send::No),
+        "skip_lines" => Err("would drop rows, remove it".into()),
+        "unique_key_update_mode" if lower == "update_flexible_columns" => {
+            Err("UPDATE_FLEXIBLE_COLUMNS is not supported yet, use UPSERT or UPDATE_FIXED_COLUMNS".into())
+        }
+        "max_filter_ratio" => match text.parse::<f64>() {
+            Ok(ratio) if (0.0..=1.0).contains(&ratio) => Ok(Send::AsHeader),
+            _ => Err(format!("'{text}' is not a number from 0 to 1")),
+        },
+        "timeout" => match text.parse::<u32>() {
+            Ok(seconds) if seconds > 0 => Ok(Send::AsHeader),
+            _ => Err(format!("'{text}' is not a number of seconds above zero")),
+        },
+        "strict_mode" | "partial_columns" | "num_as_string" | "empty_field_as_null" | "load_to_single_tablet" => {
+            flag().map(|_| Send::AsHeader)
+        }
+        "authorization" | "token" | "expect" | "host" | "content-length" | "content-type" | "content-encoding"
+        | "transfer-encoding" | "connection" | "sql" => Err("is set by this crate, remove it".into()),
+        _ => {
+            let name_is_valid = !name.is_empty()
+                && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'));
+            if !name_is_valid {
+                return Err("is not a valid header name".into());
+            }
+            if value.chars().any(char::is_control) {
+                return Err("has a control character, which a header cannot carry".into());
+            }
+            Ok(Send::AsHeader)
+        }
+    }
+}
+
+fn parse_format(text: &str) -> Parsed<SinkFormat> {
+    match text.trim().to_ascii_lowercase().as_str() {
+        "csv" => Ok(SinkFormat::Csv),
+        "json" => Ok(SinkFormat::Json),
+        _ => Err(format!("'{text}' is not supported yet, use csv or json")),
+    }
+}
+
+fn parse_compression(text: &str) -> Parsed<Compression> {
+    match text.trim().to_ascii_lowercase().as_str() {
+        "gz" => Ok(Compression::Gz),
+        "" => Ok(Compression::None),
+        _ => Err(format!("'{text}' is not supported yet, use gz, or '' for none")),
+    }
+}
+
+/// Separator text: as it is, with `\xNN`, `\t`, `\n` and `\r` decoded. As in Doris, one `\x` may stand before several
+/// pairs of digits that fill the text.
+fn parse_separator(text: &str) -> Parsed<Vec<u8>> {
+    if let Some(digits) = text.strip_prefix("\\x").or_else(|| text.strip_prefix("\\X"))
+        && !digits.is_empty()
+        && digits.len().is_multiple_of(2)
+        && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
+    {
+        // Checked above.
+        return Ok((0..digits.len())
+            .step_by(2)
+            .filter_map(|at| u8::from_str_radix(&digits[at..at + 2], 16).ok())
+            .collect());
+    }
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        if let Some(hex) = rest.strip_prefix("\\x").or_else(|| rest.strip_prefix("\\X")) {
+            let digits = hex.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
+            out.push(digits.ok_or_else(|| format!("'{text}' has a \\x without two hex digits"))?);
+            rest = &hex[2..];
+            continue;
+        }
+        let short = [("\\t", b'\t'), ("\\n", b'\n'), ("\\r", b'\r')];
+        if let Some((spelling, byte)) = short.iter().find(|(spelling, _)| rest.starts_with(spelling)) {
+            out.push(*byte);
+            rest = &rest[spelling.len()..];
+            continue;
+        }
+        out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+        rest = &rest[c.len_utf8()..];
+    }
+    if out.is_empty() { Err("must not be empty".into()) } else { Ok(out) }
+}
+
+/// One ASCII byte; an empty text means none.
+fn parse_single_byte(text: &str) -> Parsed<Option<u8>> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    match parse_separator(text)?.as_slice() {
+        [byte] if byte.is_ascii() => Ok(Some(*byte)),
+        _ => Err(format!("'{text}' is not a single character")),
+    }
+}
+
+fn parse_buffer_size(text: &str) -> Parsed<usize> {
+    match parse_size(text)? {
+        bytes if bytes < 1024 => Err("must be at least 1kb".into()),
+        bytes => Ok(bytes),
+    }
+}
+
+fn parse_buffer_count(text: &str) -> Parsed<usize> {
+    match parse_count(text)? {
+        count if count < 2 => Err("must be at least 2".into()),
+        count => Ok(count),
+    }
 }

@@ -1,8 +1,15 @@
-//! Doris types, table identity and schema.
+//! Doris types, table identity and schema; their Arrow counterparts and how values get from one to the other.
 
+mod arrow;
+mod ddl;
 mod schema;
+#[cfg(test)]
+mod tests;
+mod wire;
 
+pub use arrow::doris_type_of;
 pub use schema::{ColumnSchema, KeyModel, TableIdent, TableSchema};
+pub use wire::{WireAction, wire_action};
 
 /// A Doris column type.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

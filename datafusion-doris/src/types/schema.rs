@@ -2,16 +2,66 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
+
+use arrow::datatypes::{Field, Schema, SchemaRef};
 
 use super::DorisType;
+use crate::error::{Error, Result};
 
 /// `db.table`.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TableIdent {
     /// Database.
     pub database: String,
     /// Table.
     pub table: String,
+}
+
+impl TableIdent {
+    /// The table `table` of `database`.
+    pub fn new(database: impl Into<String>, table: impl Into<String>) -> Self {
+        Self { database: database.into(), table: table.into() }
+    }
+
+    /// Reads `db.table` or `internal.db.table`; a part with a dot or a backtick stands in backticks.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let shape = || format!("'{text}' is not of the form database.table");
+        let mut parts = split_identifier(text.trim()).ok_or_else(shape)?;
+        if parts.len() == 3 {
+            let catalog = parts.remove(0);
+            if !catalog.eq_ignore_ascii_case("internal") {
+                return Err(format!(
+                    "'{text}': catalogs other than internal are not supported yet, use database.table"
+                ));
+            }
+        }
+        match <[String; 2]>::try_from(parts) {
+            Ok([database, table]) => Ok(Self { database, table }),
+            Err(_) => Err(shape()),
+        }
+    }
+}
+
+/// Splits at dots outside of backticks; `None` when a part is empty or a backtick is not closed.
+fn split_identifier(text: &str) -> Option<Vec<String>> {
+    let mut parts = vec![String::new()];
+    let mut quoted = false;
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        let part = parts.last_mut()?;
+        match c {
+            '`' if quoted && chars.peek() == Some(&'`') => {
+                chars.next();
+                part.push('`');
+            }
+            '`' if quoted || part.is_empty() => quoted = !quoted,
+            '`' => return None,
+            '.' if !quoted => parts.push(String::new()),
+            _ => part.push(c),
+        }
+    }
+    (!quoted && parts.iter().all(|part| !part.is_empty())).then_some(parts)
 }
 
 impl fmt::Display for TableIdent {
@@ -31,6 +81,18 @@ pub enum KeyModel {
     Aggregate,
 }
 
+impl KeyModel {
+    /// Reads `keysType` of `_schema` (`UNIQUE_KEYS`) or the word before `KEY` in SHOW CREATE TABLE (`UNIQUE`).
+    pub fn parse(text: &str) -> Option<Self> {
+        match text.trim().to_ascii_uppercase().as_str() {
+            "DUP_KEYS" | "DUPLICATE" => Some(KeyModel::Duplicate),
+            "UNIQUE_KEYS" | "PRIMARY_KEYS" | "UNIQUE" => Some(KeyModel::Unique),
+            "AGG_KEYS" | "AGGREGATE" => Some(KeyModel::Aggregate),
+            _ => None,
+        }
+    }
+}
+
 /// One column.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ColumnSchema {
@@ -46,6 +108,25 @@ pub struct ColumnSchema {
     pub default: Option<String>,
 }
 
+impl ColumnSchema {
+    /// A nullable value column without default.
+    pub fn new(name: impl Into<String>, doris_type: DorisType) -> Self {
+        Self { name: name.into(), doris_type, nullable: true, key: false, default: None }
+    }
+
+    /// Sets [`Self::nullable`].
+    pub fn with_nullable(mut self, nullable: bool) -> Self {
+        self.nullable = nullable;
+        self
+    }
+
+    /// Sets [`Self::key`].
+    pub fn with_key(mut self, key: bool) -> Self {
+        self.key = key;
+        self
+    }
+}
+
 /// A table as Doris describes it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TableSchema {
@@ -57,4 +138,54 @@ pub struct TableSchema {
     pub columns: Vec<ColumnSchema>,
     /// `PROPERTIES` of SHOW CREATE TABLE, as far as the server shows them.
     pub properties: BTreeMap<String, String>,
+}
+
+impl TableSchema {
+    /// The column `name`, compared as Doris does: without case.
+    pub fn column(&self, name: &str) -> Option<&ColumnSchema> {
+        self.columns
+            .iter()
+            .find(|column| column.name == name)
+            .or_else(|| self.columns.iter().find(|column| column.name.to_lowercase() == name.to_lowercase()))
+    }
+
+    /// The Arrow schema a reader of the table sees: one field per column, in table order, nullability as in Doris.
+    ///
+    /// # Errors
+    /// [`Error::Schema`] that names a column whose type cannot be read as a value.
+    pub fn arrow_schema(&self) -> Result<SchemaRef> {
+        let fields = self
+            .columns
+            .iter()
+            .map(|column| {
+                let data_type = column
+                    .doris_type
+                    .arrow_type()
+                    .map_err(|reason| Error::schema(&self.table, format!("column '{}': {reason}", column.name)))?;
+                Ok(Field::new(&column.name, data_type, column.nullable))
+            })
+            .collect::<Result<Vec<_>>>()?;
+        Ok(Arc::new(Schema::new(fields)))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn table_identifier_has_two_parts() {
+        for (text, database, table) in [
+            ("db.t", "db", "t"),
+            (" internal.db.t ", "db", "t"),
+            ("`my.db`.`a``b`", "my.db", "a`b"),
+            ("数据.表", "数据", "表"),
+        ] {
+            assert_eq!(TableIdent::parse(text), Ok(TableIdent::new(database, table)), "{text}");
+        }
+        for text in ["", "t", "db.", ".t", "a.b.c", "a.b.c.d", "`a.b", "a`b`.c"] {
+            assert!(TableIdent::parse(text).is_err(), "{text}");
+        }
+    }
 }

@@ -1,0 +1,145 @@
+//! The string map after its keys are known: pulled apart by the option structs, then gone.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::key::{OptionKey, Support, normalise};
+use super::value::{Parsed, parse_bool};
+use crate::error::{Error, Result};
+
+/// Key as the user typed it, and its value.
+#[derive(Debug)]
+struct Entry {
+    typed: String,
+    value: String,
+}
+
+/// Options by key, and the open-ended `sink.properties.*`.
+#[derive(Debug, Default)]
+pub(super) struct Entries {
+    known: BTreeMap<OptionKey, Entry>,
+    properties: BTreeMap<String, String>,
+}
+
+impl Entries {
+    /// Resolves every key; refuses unknown ones, contradicting spellings and what is not supported yet.
+    pub(super) fn resolve(map: HashMap<String, String>) -> Result<Self> {
+        // Sorted, so that the same mistakes always give the same message.
+        let sorted: BTreeMap<String, String> = map.into_iter().collect();
+        let mut entries = Self::default();
+        for (typed, value) in sorted {
+            let typed = typed.trim().to_owned();
+            let key: OptionKey = typed.parse()?;
+            if key == OptionKey::SinkProperties {
+                entries.add_property(&typed, value)?;
+                continue;
+            }
+            if key.support() == Support::Later {
+                check_later(key, &typed, &value)?;
+            }
+            if let Some(earlier) = entries.known.get(&key) {
+                if earlier.value != value {
+                    return Err(Error::config(typed, format!("contradicts '{}', give one of them", earlier.typed)));
+                }
+                continue;
+            }
+            entries.known.insert(key, Entry { typed, value });
+        }
+        Ok(entries)
+    }
+
+    fn add_property(&mut self, typed: &str, value: String) -> Result<()> {
+        let key = normalise(typed);
+        let key = key.strip_prefix("doris.").unwrap_or(&key);
+        let name = key.strip_prefix("sink.properties.").unwrap_or(key).to_owned();
+        if let Some(earlier) = self.properties.get(&name)
+            && *earlier != value
+        {
+            return Err(Error::config(typed, "given twice with different values"));
+        }
+        self.properties.insert(name, value);
+        Ok(())
+    }
+
+    /// The value of `key`, parsed; the parser's reason becomes an error that names the key as typed.
+    pub(super) fn parse<T>(&mut self, key: OptionKey, parser: impl FnOnce(&str) -> Parsed<T>) -> Result<Option<T>> {
+        match self.known.remove(&key) {
+            None => Ok(None),
+            Some(entry) => parser(&entry.value).map(Some).map_err(|reason| Error::config(entry.typed, reason)),
+        }
+    }
+
+    /// The value of `key` as it is.
+    pub(super) fn text(&mut self, key: OptionKey) -> Option<String> {
+        self.known.remove(&key).map(|entry| entry.value)
+    }
+
+    /// Takes the `sink.properties.*`, keys without that prefix and in lower case.
+    pub(super) fn take_properties(&mut self) -> BTreeMap<String, String> {
+        std::mem::take(&mut self.properties)
+    }
+}
+
+/// A text that must not be blank.
+pub(super) fn parse_name(text: &str) -> Parsed<String> {
+    let trimmed = text.trim();
+    if trimmed.is_empty() { Err("must not be empty".into()) } else { Ok(trimmed.to_owned()) }
+}
+
+/// Accepts the values that ask for nothing new, so that an option is never ignored where it would change a result.
+fn check_later(key: OptionKey, typed: &str, value: &str) -> Result<()> {
+    let trimmed = value.trim();
+    let lower = trimmed.to_ascii_lowercase();
+    let advice = match key {
+        OptionKey::Connector => {
+            if lower == "doris" {
+                return Ok(());
+            }
+            return Err(Error::config(typed, format!("'{trimmed}' is not 'doris'")));
+        }
+        OptionKey::EnableTls
+        | OptionKey::UseOldApi
+        | OptionKey::EnableBatchMode
+        | OptionKey::IgnoreCommitError
+        | OptionKey::UseCache
+        | OptionKey::UseFlightSql => {
+            let wanted = parse_bool(trimmed).map_err(|reason| Error::config(typed, reason))?;
+            if wanted == (key == OptionKey::UseFlightSql) {
+                return Ok(());
+            }
+            match key {
+                OptionKey::EnableTls => "connect to the plain ports",
+                OptionKey::UseFlightSql => "rows are read by Arrow Flight SQL only, remove the option",
+                OptionKey::EnableBatchMode => "loads are streamed, remove the option",
+                OptionKey::IgnoreCommitError => "it could lose rows silently, remove the option",
+                _ => "remove the option",
+            }
+        }
+        OptionKey::WriteMode => {
+            if lower == "stream_load" {
+                return Ok(());
+            }
+            "use STREAM_LOAD"
+        }
+        OptionKey::IncrementType => match lower.as_str() {
+            "detail" => return Ok(()),
+            "min_delta" | "append_only" => "use detail",
+            _ => return Err(Error::config(typed, format!("'{trimmed}' is none of detail, min_delta, append_only"))),
+        },
+        OptionKey::SinkParallelism => {
+            if lower == "1" {
+                return Ok(());
+            }
+            "one load runs at a time, remove the option"
+        }
+        OptionKey::FilterQuery => "put the condition into WHERE",
+        OptionKey::ReadField => "name the columns in SELECT",
+        OptionKey::ScanTimestamp => "start with 'source.scan.mode' = 'initial' or 'latest'",
+        OptionKey::BoundedTimestamp => "use 'source.scan.bounded-mode' = 'latest'",
+        OptionKey::OffsetTable | OptionKey::ConsumerId => "progress is not published to a table, remove the option",
+        OptionKey::SinkS3 => "use 'sink.write-mode' = 'STREAM_LOAD'",
+        OptionKey::TableProperties => "create the table in Doris with its PROPERTIES",
+        OptionKey::DefaultDatabase => "name the database in 'table.identifier'",
+        _ => "remove the option",
+    };
+    Err(Error::config(typed, format!("not supported yet, {advice}")))
+}

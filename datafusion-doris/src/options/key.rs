@@ -1,0 +1,301 @@
+//! Every option key this crate knows, with its spellings, default and meaning.
+
+use std::fmt::Write as _;
+use std::str::FromStr;
+
+use crate::error::{Error, Result};
+
+/// What becomes of an option.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Support {
+    /// Changes what this crate does.
+    Used,
+    /// Read for compatibility; its value changes nothing here.
+    NoEffect,
+    /// Only the value that asks for what this crate does anyway is accepted, any other is an error.
+    Later,
+}
+
+/// One row of the option table.
+struct Spec {
+    key: OptionKey,
+    name: &'static str,
+    aliases: &'static [&'static str],
+    default: &'static str,
+    support: Support,
+    description: &'static str,
+}
+
+/// Declares the enum and its table together, so that neither can miss a key of the other.
+macro_rules! option_keys {
+    ($($variant:ident = $name:literal [$($alias:literal),*], $default:literal, $support:ident, $description:literal;)*) => {
+        /// One option of a Doris table.
+        ///
+        /// [`AsRef<str>`] gives the canonical key; [`FromStr`] also accepts the aliases, any case, one leading `format.`
+        /// (DataFusion adds it to keys without a dot) and a leading `doris.` where the canonical key has none.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[non_exhaustive]
+        pub enum OptionKey {
+            $(
+                #[doc = $description]
+                #[doc = concat!("\n\nSupported keys: `", $name, "`" $(, ", `", $alias, "`")*)]
+                $variant,
+            )*
+        }
+
+        const SPECS: &[Spec] = &[
+            $(Spec {
+                key: OptionKey::$variant,
+                name: $name,
+                aliases: &[$($alias),*],
+                default: $default,
+                support: Support::$support,
+                description: $description,
+            },)*
+        ];
+    };
+}
+
+option_keys! {
+    Connector = "connector" [], "", Later, "Always `doris`; accepted so that Flink DDL can be taken over.";
+    FeNodes = "fenodes" ["frontends"], "", Used, "Required unless LOCATION names them. FE addresses `host:http_port`, comma separated, tried in order.";
+    BeNodes = "benodes" ["backends"], "", Used, "BE addresses `host:http_port` that take loads directly; absent: the FE redirects each load.";
+    TableIdentifier = "table.identifier" [], "", Used, "Required unless LOCATION names it. The table in Doris, `db.table`.";
+    Username = "username" ["user"], "", Used, "Required. Doris user.";
+    Password = "password" [], "(empty)", Used, "Password; never shown in errors, logs or EXPLAIN.";
+    JdbcUrl = "jdbc-url" [], "", Used, "Address of the MySQL protocol, `jdbc:mysql://host:9030`.";
+    AutoRedirect = "auto-redirect" [], "true", Used, "Loads go to an FE that redirects them; `false`: to a BE picked from the FE's list.";
+    EnableTls = "doris.enable.tls" [], "false", Later, "TLS to Doris; only `false` for now.";
+    TlsCaCertificatePath = "doris.tls.ca-certificate-path" [], "", NoEffect, "CA certificates; without effect while TLS is off.";
+    TlsSkipHostnameVerification = "doris.tls.skip-hostname-verification" [], "false", NoEffect, "Without effect while TLS is off.";
+    TlsExcludedProtocols = "doris.tls.excluded-protocols" [], "", NoEffect, "Without effect while TLS is off.";
+    ConnectTimeout = "doris.request.connect.timeout" [], "60s", Used, "Longest wait for a connection and for the FE's redirect.";
+    ReadTimeout = "doris.request.read.timeout" [], "60s", Used, "Longest silence during a metadata request.";
+    QueryTimeout = "doris.request.query.timeout" ["doris.request.query.timeout.s"], "21600s", Used, "Longest run of one query in Doris.";
+    Retries = "doris.request.retries" [], "3", Used, "Attempts of a metadata request, the first one included.";
+    TabletSize = "doris.request.tablet.size" [], "1", Used, "Tablets read by one scan statement; below 1 counts as 1.";
+    FlightMaxMessageSize = "doris.flight.max-message-size" [], "1gb", Used, "Largest Arrow Flight message accepted.";
+    BatchSize = "doris.batch.size" [], "4064", NoEffect, "Of the connector's Thrift reader; Arrow Flight has no such setting.";
+    ExecMemLimit = "doris.exec.mem.limit" [], "8192mb", NoEffect, "Of the connector's Thrift reader.";
+    DeserializeArrowAsync = "doris.deserialize.arrow.async" [], "false", NoEffect, "Of the connector's Thrift reader.";
+    DeserializeQueueSize = "doris.deserialize.queue.size" [], "64", NoEffect, "Of the connector's Thrift reader.";
+    ThriftMaxMessageSize = "doris.thrift.max.message.size" [], "2147483647", NoEffect, "Of the connector's Thrift reader.";
+    FilterQuery = "doris.filter.query" [], "", Later, "A raw filter for every scan; not supported yet, use WHERE.";
+    ReadField = "doris.read.field" [], "", Later, "Columns to read; not supported yet, use the SELECT list.";
+    UseOldApi = "source.use-old-api" [], "false", Later, "Only `false`.";
+    UseFlightSql = "source.use-flight-sql" [], "true", Later, "Only `true`: rows are read by Arrow Flight SQL.";
+    FlightSqlPort = "source.flight-sql-port" [], "-1", Used, "Arrow Flight SQL port of the FE; 0 or below: discovered.";
+    ScanMode = "source.scan.mode" [], "snapshot", Used, "`snapshot`: the table as it is; `initial`: the table, then its changes; `latest`: changes from now on.";
+    ScanTimestamp = "source.scan.timestamp" [], "", Later, "Start of `from-timestamp`, which is not supported yet.";
+    BoundedMode = "source.scan.bounded-mode" [], "", Used, "`latest`: a changelog read ends once it has caught up with the moment it started; absent: never.";
+    BoundedTimestamp = "source.scan.bounded-timestamp" [], "", Later, "Not supported yet.";
+    IncrementType = "source.changelog.increment-type" ["source.binlog.increment-type"], "detail", Later, "Only `detail` for now.";
+    PollInterval = "source.changelog.poll-interval" ["source.binlog.poll-interval"], "10s", Used, "Pause between two looks for changes, at least 1s.";
+    VisibleWaitTimeout = "source.changelog.visible-wait-timeout" ["source.binlog.visible-wait-timeout"], "5m", Used, "How long one window is retried while Doris waits for open transactions; `0s`: not at all.";
+    ChangeKindColumnSource = "source.changelog.change-kind-column" ["source.binlog.change-kind-column"], "__change_kind", Used, "Name of the added column with `+I`, `-U`, `+U`, `-D`.";
+    MaxWindow = "source.changelog.max-window" ["source.binlog.max-window"], "", Later, "Not supported yet.";
+    OffsetTable = "source.changelog.offset-table" ["source.binlog.offset-table"], "", Later, "Not supported yet.";
+    ConsumerId = "source.changelog.consumer-id" ["source.binlog.consumer-id"], "", Later, "Not supported yet.";
+    LookupCacheMaxRows = "lookup.cache.max-rows" [], "-1", NoEffect, "Joins read the table itself: there is no lookup cache.";
+    LookupCacheTtl = "lookup.cache.ttl" [], "10s", NoEffect, "Joins read the table itself: there is no lookup cache.";
+    LookupMaxRetries = "lookup.max-retries" [], "1", NoEffect, "Joins read the table itself.";
+    LookupJdbcAsync = "lookup.jdbc.async" [], "false", NoEffect, "Joins read the table itself.";
+    LookupJdbcReadBatchSize = "lookup.jdbc.read.batch.size" [], "128", NoEffect, "Joins read the table itself.";
+    LookupJdbcReadBatchQueueSize = "lookup.jdbc.read.batch.queue-size" [], "256", NoEffect, "Joins read the table itself.";
+    LookupJdbcReadThreadSize = "lookup.jdbc.read.thread-size" [], "3", NoEffect, "Joins read the table itself.";
+    LabelPrefix = "sink.label-prefix" [], "datafusion_doris", Used, "Start of every label; distinct for jobs that write the same table.";
+    Enable2pc = "sink.enable-2pc" [], "true", Used, "Two-phase commit: all rows of a statement or epoch become visible together.";
+    EnableDelete = "sink.enable-delete" [], "true", Used, "Send the delete sign to unique tables.";
+    IgnoreUpdateBefore = "sink.ignore.update-before" [], "true", Used, "`false`: an update-before row is written as a delete of its key.";
+    ChangeKindColumnSink = "sink.change-kind-column" [], "", Used, "Name of the input column that holds `+I`, `-U`, `+U`, `-D`; not written as data.";
+    MaxRetries = "sink.max-retries" [], "3", Used, "Further attempts of a commit.";
+    BufferSize = "sink.buffer-size" [], "1mb", Used, "Bytes per chunk of a load's body.";
+    BufferCount = "sink.buffer-count" [], "3", Used, "Chunks in flight per load, at least 2.";
+    WriteMode = "sink.write-mode" [], "STREAM_LOAD", Later, "Only `STREAM_LOAD` for now.";
+    EnableBatchMode = "sink.enable.batch-mode" [], "false", Later, "Only `false` for now.";
+    IgnoreCommitError = "sink.ignore.commit-error" [], "false", Later, "Only `false`: a lost commit is an error.";
+    SinkParallelism = "sink.parallelism" [], "1", Later, "Loads at once; only `1` for now.";
+    UseCache = "sink.use-cache" [], "false", Later, "Only `false`.";
+    HttpUtf8Charset = "sink.http-utf8-charset" [], "true", NoEffect, "Headers are always sent as UTF-8.";
+    CheckInterval = "sink.check-interval" [], "0ms", NoEffect, "Has no effect in the Flink connector either.";
+    FlushQueueSize = "sink.flush.queue-size" [], "2", NoEffect, "Of the batch mode.";
+    BufferFlushMaxRows = "sink.buffer-flush.max-rows" [], "500000", NoEffect, "Of the batch mode.";
+    BufferFlushMaxBytes = "sink.buffer-flush.max-bytes" [], "100mb", NoEffect, "Of the batch mode.";
+    BufferFlushInterval = "sink.buffer-flush.interval" [], "10s", NoEffect, "Of the batch mode.";
+    SinkProperties = "sink.properties.*" [], "", Used, "Stream Load headers, for example `sink.properties.format` = `csv` or `json`, `sink.properties.compress_type` = `gz` or `''`.";
+    SinkS3 = "sink.s3.*" [], "", Later, "Of the TVF mode, which is not supported yet.";
+    TableProperties = "table.properties.*" [], "", Later, "Properties of created tables; not supported yet.";
+    DefaultDatabase = "default-database" [], "", Later, "Of the catalog, which is not supported yet.";
+}
+
+impl OptionKey {
+    /// All keys, in the order of the documentation.
+    pub fn all() -> impl Iterator<Item = OptionKey> {
+        SPECS.iter().map(|spec| spec.key)
+    }
+
+    fn spec(self) -> &'static Spec {
+        // The macro lists enum and table in the same order.
+        &SPECS[self as usize]
+    }
+
+    /// Other accepted spellings.
+    pub fn aliases(self) -> &'static [&'static str] {
+        self.spec().aliases
+    }
+
+    /// Default value as text; empty = none.
+    pub fn default_text(self) -> &'static str {
+        self.spec().default
+    }
+
+    /// One-line meaning.
+    pub fn description(self) -> &'static str {
+        self.spec().description
+    }
+
+    pub(crate) fn support(self) -> Support {
+        self.spec().support
+    }
+
+    /// The option table as Markdown, for the README.
+    pub fn markdown_table() -> String {
+        let mut out = String::from("| Option | Default | Meaning |\n| --- | --- | --- |\n");
+        for spec in SPECS {
+            let _ = write!(out, "| `{}`", spec.name);
+            for alias in spec.aliases {
+                let _ = write!(out, "<br>`{alias}`");
+            }
+            let default = if spec.default.is_empty() { String::new() } else { format!("`{}`", spec.default) };
+            let note = if spec.support == Support::NoEffect { " (no effect)" } else { "" };
+            let _ = writeln!(out, " | {default} | {}{note} |", spec.description);
+        }
+        out
+    }
+}
+
+impl AsRef<str> for OptionKey {
+    fn as_ref(&self) -> &str {
+        self.spec().name
+    }
+}
+
+/// Lower case, without the `format.` that DataFusion puts before keys without a dot.
+pub(crate) fn normalise(key: &str) -> String {
+    let lower = key.trim().to_ascii_lowercase();
+    lower.strip_prefix("format.").map(str::to_owned).unwrap_or(lower)
+}
+
+fn lookup(key: &str) -> Option<&'static Spec> {
+    SPECS.iter().find(|spec| match spec.name.strip_suffix('*') {
+        Some(prefix) => key.strip_prefix(prefix).is_some_and(|rest| !rest.is_empty()),
+        None => spec.name == key || spec.aliases.contains(&key),
+    })
+}
+
+impl FromStr for OptionKey {
+    type Err = Error;
+
+    fn from_str(typed: &str) -> Result<Self> {
+        let key = normalise(typed);
+        let found = lookup(&key).or_else(|| key.strip_prefix("doris.").and_then(lookup));
+        match found {
+            Some(spec) => Ok(spec.key),
+            None => Err(Error::UnknownOption {
+                option: typed.trim().to_owned(),
+                suggestion: nearest(&key).map(str::to_owned),
+            }),
+        }
+    }
+}
+
+/// The nearest known key, when it is near enough to be a plausible slip.
+fn nearest(key: &str) -> Option<&'static str> {
+    let bare = key.strip_prefix("doris.").unwrap_or(key);
+    let distance = |name: &str| edit_distance(key, name).min(edit_distance(bare, name));
+    let (name, best) = SPECS
+        .iter()
+        .flat_map(|spec| {
+            std::iter::once((spec.name, spec.name)).chain(spec.aliases.iter().map(|alias| (*alias, spec.name)))
+        })
+        .map(|(spelling, canonical)| (canonical, distance(spelling)))
+        .min_by_key(|(_, distance)| *distance)?;
+    (best <= (key.chars().count() / 3).max(2)).then_some(name)
+}
+
+/// Levenshtein distance in characters.
+fn edit_distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, from) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, to) in b.iter().enumerate() {
+            let substitute = diagonal + usize::from(from != *to);
+            diagonal = row[j + 1];
+            row[j + 1] = substitute.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_reads_back_from_each_of_its_spellings() {
+        for key in OptionKey::all() {
+            let canonical = key.as_ref().replace('*', "x");
+            let mut spellings = vec![canonical.clone(), canonical.to_uppercase(), format!("format.{canonical}")];
+            spellings.extend(key.aliases().iter().map(|alias| (*alias).to_owned()));
+            if !canonical.starts_with("doris.") {
+                spellings.push(format!("doris.{canonical}"));
+                spellings.push(format!("format.doris.{canonical}"));
+            }
+            for spelling in spellings {
+                assert_eq!(spelling.parse::<OptionKey>().unwrap(), key, "{spelling}");
+            }
+            assert_eq!(key.spec().key, key);
+        }
+    }
+
+    #[test]
+    fn spellings_are_unique() {
+        let mut seen = std::collections::HashSet::new();
+        for spec in SPECS {
+            for name in std::iter::once(&spec.name).chain(spec.aliases) {
+                assert!(seen.insert(*name), "{name}");
+                assert_eq!(*name, name.to_ascii_lowercase());
+            }
+        }
+    }
+
+    #[test]
+    fn unknown_option_is_rejected_by_name_with_the_nearest_key() {
+        for (typed, suggestion) in [
+            ("fenode", Some("fenodes")),
+            ("format.pasword", Some("password")),
+            ("sink.label.prefix", Some("sink.label-prefix")),
+            ("source.binlog.poll-intervall", Some("source.changelog.poll-interval")),
+            ("doris.fe-nodes", Some("fenodes")),
+            ("colour", None),
+        ] {
+            match typed.parse::<OptionKey>() {
+                Err(Error::UnknownOption { option, suggestion: found }) => {
+                    assert_eq!((option.as_str(), found.as_deref()), (typed, suggestion));
+                }
+                other => panic!("{typed}: {other:?}"),
+            }
+        }
+        assert!("sink.properties.".parse::<OptionKey>().is_err());
+    }
+
+    #[test]
+    fn markdown_table_has_one_row_per_key() {
+        let table = OptionKey::markdown_table();
+        assert_eq!(table.lines().count(), OptionKey::all().count() + 2);
+        assert!(table.lines().all(|line| line.starts_with("| ") && line.ends_with(" |")));
+    }
+}

@@ -1,0 +1,306 @@
+//! Stream Load: the headers of a load and the verdict on its answer.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::envelope::integer;
+use super::txn::{contains_ignoring_case, txn_of_used_label};
+use super::{EnvelopeErrorKind, Malformed, excerpt, parse_envelope};
+use crate::error::{Error, Result, Retry};
+use crate::options::{Compression, CsvFormat, SinkFormat, SinkOptions};
+use crate::sql::quote_ident;
+use crate::types::TableIdent;
+
+/// Name of the hidden column of unique tables that marks a row as a delete (`1`) or not (`0`).
+pub const DELETE_SIGN: &str = "__DORIS_DELETE_SIGN__";
+
+/// One load, as far as its headers tell.
+#[derive(Debug, Clone, Copy)]
+pub struct LoadRequest<'a> {
+    /// The table.
+    pub table: &'a TableIdent,
+    /// Options of the sink.
+    pub options: &'a SinkOptions,
+    /// Columns in the order of the body, without the delete sign.
+    pub columns: &'a [&'a str],
+    /// Format of the body.
+    pub format: SinkFormat,
+    /// The body carries the delete sign: as the last csv value, or under its name in json.
+    pub delete_sign: bool,
+    /// Label of the load.
+    pub label: &'a str,
+    /// Two-phase commit.
+    pub two_phase_commit: bool,
+}
+
+/// Headers of a load, names in lower case; without `Authorization` and `Expect`, which belong to the sender.
+///
+/// Values are UTF-8 (column names need not be ASCII): send them as bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct StreamLoadHeaders(BTreeMap<String, String>);
+
+impl StreamLoadHeaders {
+    /// Builds the headers of `load`; the user's properties come first, what this crate must set comes last.
+    ///
+    /// # Errors
+    /// [`Error::Config`] when the user's `columns` do not carry the delete sign that the body carries.
+    pub fn build(load: &LoadRequest<'_>) -> Result<Self> {
+        let mut headers = load.options.properties.clone();
+        let mut set = |name: &str, value: String| {
+            headers.insert(name.to_owned(), value);
+        };
+        set("label", load.label.to_owned());
+        set("format", load.format.header().to_owned());
+        if load.two_phase_commit {
+            set("two_phase_commit", "true".into());
+        }
+        if load.options.compression == Compression::Gz {
+            set("compress_type", "gz".into());
+        }
+        match load.format {
+            SinkFormat::Csv => {
+                let CsvFormat { column_separator, line_delimiter, enclose, escape } = &load.options.csv;
+                set("column_separator", separator_header(column_separator));
+                set("line_delimiter", separator_header(line_delimiter));
+                if let Some(enclose) = enclose {
+                    set("enclose", char::from(*enclose).to_string());
+                    set("trim_double_quotes", "true".into());
+                }
+                if let Some(escape) = escape {
+                    set("escape", char::from(*escape).to_string());
+                }
+            }
+            SinkFormat::Json => set("read_json_by_line", "true".into()),
+        }
+        if load.delete_sign {
+            set("hidden_columns", DELETE_SIGN.into());
+        }
+        match headers.get("columns") {
+            Some(columns) if load.delete_sign && !columns.contains(DELETE_SIGN) => {
+                return Err(Error::config(
+                    "sink.properties.columns",
+                    format!(
+                        "must end with {DELETE_SIGN}, deletes would be written as rows; or set 'sink.enable-delete' = 'false'"
+                    ),
+                ));
+            }
+            Some(_) => {}
+            None => {
+                let mut columns: Vec<String> = load.columns.iter().map(|column| quote_ident(column)).collect();
+                if load.delete_sign {
+                    columns.push(DELETE_SIGN.into());
+                }
+                headers.insert("columns".into(), columns.join(","));
+            }
+        }
+        Ok(Self(headers))
+    }
+
+    /// Name and value of each header, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    /// One value.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+}
+
+/// Printable separators as they are, any other with every byte as `\xNN`.
+fn separator_header(bytes: &[u8]) -> String {
+    // A blank would be trimmed from a header, and a backslash could begin an escape.
+    match std::str::from_utf8(bytes) {
+        Ok(text) if bytes.iter().all(|byte| byte.is_ascii_graphic() && *byte != b'\\') => text.to_owned(),
+        // The server reads the text as one run of hex digits after a single \x.
+        _ => format!("\\x{}", bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>()),
+    }
+}
+
+/// State of the load that holds a label already.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ExistingJob {
+    /// `RUNNING`: still loading.
+    Running,
+    /// `PRECOMMITTED`: waits for commit or abort.
+    PreCommitted,
+    /// `FINISHED`: committed, visible or soon so.
+    Finished,
+    /// Absent, empty or another text.
+    Unknown(String),
+}
+
+impl ExistingJob {
+    fn parse(text: Option<&str>) -> Self {
+        let text = text.unwrap_or_default();
+        match text.trim().to_ascii_uppercase().as_str() {
+            "RUNNING" | "PREPARE" => ExistingJob::Running,
+            "PRECOMMITTED" => ExistingJob::PreCommitted,
+            "FINISHED" | "COMMITTED" | "VISIBLE" => ExistingJob::Finished,
+            _ => ExistingJob::Unknown(text.to_owned()),
+        }
+    }
+}
+
+/// What an answer means for the rows of the load.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LoadVerdict {
+    /// The rows are in (or pre-committed under two-phase commit).
+    Success,
+    /// Committed, visible soon: success, but a reader may not see the rows yet.
+    PublishTimeout,
+    /// Nothing was loaded: the label is taken.
+    LabelExists {
+        /// State of the load that took it.
+        state: ExistingJob,
+        /// Its transaction, when the message tells.
+        txn_id: Option<i64>,
+    },
+    /// Nothing was loaded, or it is unknown ([`Retry::AskLabelState`]).
+    Refused {
+        /// What may be done next.
+        retry: Retry,
+        /// The server's text.
+        message: String,
+    },
+}
+
+/// The answer to a load.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct StreamLoadResponse {
+    /// Transaction; `None` when none began (-1).
+    pub txn_id: Option<i64>,
+    /// Label.
+    pub label: String,
+    /// `Status` as sent.
+    pub status: String,
+    /// `Message`.
+    pub message: String,
+    /// Pre-committed only; `None` when the server does not tell (group commit).
+    pub two_phase_commit: Option<bool>,
+    /// `ExistingJobStatus`, with `Label Already Exists`.
+    pub existing_job_status: Option<String>,
+    /// Rows read.
+    pub total_rows: u64,
+    /// Rows loaded.
+    pub loaded_rows: u64,
+    /// Rows refused for their values.
+    pub filtered_rows: u64,
+    /// Rows left out by `where`.
+    pub unselected_rows: u64,
+    /// Bytes read.
+    pub load_bytes: u64,
+    /// Duration in milliseconds.
+    pub load_time_ms: u64,
+    /// Where the refused rows are kept.
+    pub error_url: Option<String>,
+    /// First refused row and its reason.
+    pub first_error: Option<String>,
+}
+
+impl StreamLoadResponse {
+    /// Reads the answer of a BE, tolerant of unknown and repeated keys; also an FE's own refusal
+    /// (`{"status":"FAILED","msg":…}`), then with [`Self::label`] empty.
+    ///
+    /// # Errors
+    /// [`Malformed`] when the body is no object with a status.
+    pub fn parse(body: &[u8]) -> Result<Self, Malformed> {
+        let parsed: Option<Value> = serde_json::from_slice(body).ok();
+        let Some(Value::Object(map)) = parsed else {
+            return Err(Malformed(format!("no JSON object but {}", excerpt(body))));
+        };
+        let text = |key: &str| map.get(key).and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned);
+        let number = |key: &str| map.get(key).and_then(integer).and_then(|number| u64::try_from(number).ok());
+        let status = text("Status")
+            .or_else(|| text("status"))
+            .ok_or_else(|| Malformed(format!("no Status in {}", excerpt(body))))?;
+        let two_phase_commit = match map.get("TwoPhaseCommit") {
+            Some(Value::Bool(enabled)) => Some(*enabled),
+            Some(Value::String(text)) => text.to_ascii_lowercase().parse().ok(),
+            _ => None,
+        };
+        Ok(Self {
+            txn_id: map.get("TxnId").and_then(integer).filter(|id| *id > 0),
+            label: text("Label").unwrap_or_default(),
+            status,
+            message: text("Message").or_else(|| text("msg")).unwrap_or_default(),
+            two_phase_commit,
+            existing_job_status: text("ExistingJobStatus"),
+            total_rows: number("NumberTotalRows").unwrap_or_default(),
+            loaded_rows: number("NumberLoadedRows").unwrap_or_default(),
+            filtered_rows: number("NumberFilteredRows").unwrap_or_default(),
+            unselected_rows: number("NumberUnselectedRows").unwrap_or_default(),
+            load_bytes: number("LoadBytes").unwrap_or_default(),
+            load_time_ms: number("LoadTimeMs").unwrap_or_default(),
+            error_url: text("ErrorURL"),
+            first_error: text("FirstErrorMsg"),
+        })
+    }
+
+    /// What this answer means, given that HTTP was 200.
+    pub fn verdict(&self) -> LoadVerdict {
+        match self.status.to_ascii_lowercase().as_str() {
+            "success" | "ok" => LoadVerdict::Success,
+            "publish timeout" => LoadVerdict::PublishTimeout,
+            "label already exists" => LoadVerdict::LabelExists {
+                state: ExistingJob::parse(self.existing_job_status.as_deref()),
+                txn_id: txn_of_used_label(&self.message),
+            },
+            _ => LoadVerdict::Refused { retry: retry_of(&self.message), message: self.message.clone() },
+        }
+    }
+}
+
+/// What the answer to a load means: HTTP status and body.
+///
+/// A body that cannot be read, and a 5xx, leave the outcome unknown: the load may have been committed.
+pub fn classify_load(http_status: u16, body: &[u8]) -> LoadVerdict {
+    let refused = |retry, message| LoadVerdict::Refused { retry, message };
+    match http_status {
+        200 => {}
+        401 | 403 => return refused(Retry::Never, format!("HTTP {http_status}, {}", excerpt(body))),
+        // The BE was busy or the request never reached a load.
+        429 => return refused(Retry::SameLabel, format!("HTTP {http_status}, {}", excerpt(body))),
+        400..500 => return refused(Retry::Never, format!("HTTP {http_status}, {}", excerpt(body))),
+        _ => return refused(Retry::AskLabelState, format!("HTTP {http_status}, {}", excerpt(body))),
+    }
+    match StreamLoadResponse::parse(body) {
+        Ok(response) => response.verdict(),
+        // A wrong password and the like come as the FE's envelope: no load began.
+        Err(malformed) => match parse_envelope(http_status, body, super::Envelope::Object) {
+            Err(error) if error.code.is_some() => {
+                let unavailable = error.kind == EnvelopeErrorKind::Unavailable;
+                refused(if unavailable { Retry::SameLabel } else { Retry::Never }, error.message)
+            }
+            _ => refused(Retry::AskLabelState, malformed.to_string()),
+        },
+    }
+}
+
+/// Texts of refusals that pass: the load was aborted or never began, so its label is free.
+const PASSING: [&str; 9] = [
+    "current running txns on db",
+    "max_running_txn_num_per_db",
+    "publishing_txn_num",
+    "-235",
+    "too many versions",
+    "TOO_MANY_VERSION",
+    "no backend load available",
+    "no available backend",
+    "memory limit",
+];
+
+/// Texts of refusals after which nobody knows whether the transaction lives.
+const UNKNOWN_OUTCOME: [&str; 4] = ["rpc", "timeout", "timed out", "no master"];
+
+fn retry_of(message: &str) -> Retry {
+    let mentions = |texts: &[&str]| texts.iter().any(|text| contains_ignoring_case(message, text));
+    if mentions(&PASSING) {
+        Retry::SameLabel
+    } else if mentions(&UNKNOWN_OUTCOME) {
+        Retry::AskLabelState
+    } else {
+        Retry::Never
+    }
+}

@@ -1,0 +1,21 @@
+//! Doris SQL text: quoting, literals, filters, and the statements of scans and changelog reads.
+//!
+//! Everything that stands in a statement comes from here. Literals are printed by this crate alone: a general SQL
+//! printer does not know Doris' backslash escapes, and a value could end its literal early.
+
+mod changelog;
+mod expr;
+mod ident;
+mod literal;
+mod scan;
+#[cfg(test)]
+mod tests;
+
+pub use changelog::{ChangelogSelect, HiddenColumns, IncrementType, utc_text};
+pub use expr::filter_sql;
+pub use ident::{quote_ident, quote_table};
+pub use literal::string_literal;
+pub use scan::ScanSelect;
+
+/// Stands before every statement, so that the audit log of Doris names the sender.
+pub const STATEMENT_PREFIX: &str = "/* ApplicationName=datafusion-doris */ ";

@@ -1,0 +1,53 @@
+//! The SELECT of a snapshot scan.
+
+use std::fmt::Write as _;
+
+use super::{STATEMENT_PREFIX, quote_ident, quote_table};
+use crate::types::TableIdent;
+
+/// One statement of a scan: a projection of some tablets of one table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScanSelect<'a> {
+    /// The table.
+    pub table: &'a TableIdent,
+    /// Columns in output order. Empty: one row with the number of rows, column `row_count` (BIGINT); a limit is then
+    /// the caller's to apply to that number.
+    pub columns: &'a [&'a str],
+    /// Tablets to read; empty = all.
+    pub tablets: &'a [i64],
+    /// Condition in Doris SQL, for example of [`super::filter_sql`].
+    pub filter: Option<&'a str>,
+    /// Most rows wanted.
+    pub limit: Option<usize>,
+}
+
+impl ScanSelect<'_> {
+    /// The statement, without a trailing semicolon.
+    pub fn to_sql(&self) -> String {
+        format!("{STATEMENT_PREFIX}{}", self.body())
+    }
+
+    /// The statement without the comment before it, for EXPLAIN.
+    pub fn body(&self) -> String {
+        let mut sql = String::from("SELECT ");
+        if self.columns.is_empty() {
+            sql.push_str("COUNT(*) AS `row_count`");
+        }
+        for (i, column) in self.columns.iter().enumerate() {
+            sql.push_str(if i == 0 { "" } else { ", " });
+            sql.push_str(&quote_ident(column));
+        }
+        let _ = write!(sql, " FROM {}", quote_table(self.table));
+        if !self.tablets.is_empty() {
+            let tablets: Vec<String> = self.tablets.iter().map(i64::to_string).collect();
+            let _ = write!(sql, " TABLET({})", tablets.join(","));
+        }
+        if let Some(filter) = self.filter {
+            let _ = write!(sql, " WHERE {filter}");
+        }
+        if let Some(limit) = self.limit.filter(|_| !self.columns.is_empty()) {
+            let _ = write!(sql, " LIMIT {limit}");
+        }
+        sql
+    }
+}

@@ -1,0 +1,174 @@
+//! How a column that arrives in one Arrow type becomes the type the reader was promised.
+//!
+//! Server versions differ in what they send for one Doris type. The decision is made here, once per stream and without
+//! data; the reader executes it. Every action either keeps each value or fails on it: none cuts a value silently.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, TimeUnit};
+
+use super::DorisType;
+
+/// What to do with one column of the wire.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WireAction {
+    /// Nothing, the types are equal.
+    Keep,
+    /// Arrow's cast with `safe: false`; chosen only where no value changes its meaning.
+    Cast,
+    /// A column of type Null: all values are NULL of the target type.
+    Nulls,
+    /// Timestamp with zone: the wall clock of the instant in this zone, zone dropped, then the target's unit.
+    LocalWallClock {
+        /// Zone of the wire type, an IANA name or an offset.
+        zone: Arc<str>,
+    },
+    /// Decimal text to Decimal256(39, 0).
+    TextToDecimal,
+    /// 16 bytes, little-endian two's complement, to Decimal256(39, 0).
+    Int128ToDecimal,
+    /// 16 bytes, little-endian two's complement, to decimal text.
+    Int128ToText,
+    /// `YYYY-MM-DD` to Date32.
+    TextToDate,
+    /// `YYYY-MM-DD HH:MM:SS[.ffffff]` to a naive timestamp.
+    TextToTimestamp,
+    /// 32 bits, read as unsigned, to dotted text.
+    BitsToIpv4Text,
+    /// IPv6 text; text without a colon is the address as one decimal number.
+    Ipv6Text,
+    /// A list: the action for its elements.
+    List(Box<WireAction>),
+    /// A map: the actions for its keys and values.
+    Map(Box<WireAction>, Box<WireAction>),
+    /// A struct: one action per field, by position.
+    Struct(Vec<WireAction>),
+}
+
+/// Decides for a column of Doris type `doris` that arrives as `wire` and was promised as `target`.
+///
+/// # Errors
+/// The reason, when the values cannot be converted exactly.
+pub fn wire_action(doris: &DorisType, wire: &DataType, target: &DataType) -> Result<WireAction, String> {
+    let refuse = || Err(format!("Doris type {doris} arrived as {wire}, which cannot become {target} exactly"));
+    if let DataType::Dictionary(_, values) = wire {
+        // Casting the dictionary away is only exact together with an action that is itself a cast.
+        return match wire_action(doris, values, target)? {
+            WireAction::Keep | WireAction::Cast => Ok(WireAction::Cast),
+            _ => refuse(),
+        };
+    }
+    match (doris, wire, target) {
+        (_, DataType::Null, _) => Ok(WireAction::Nulls),
+        (DorisType::LargeInt, wire, DataType::Decimal256(39, 0)) if is_text(wire) => Ok(WireAction::TextToDecimal),
+        (DorisType::LargeInt, DataType::FixedSizeBinary(16), DataType::Decimal256(39, 0)) => {
+            Ok(WireAction::Int128ToDecimal)
+        }
+        (DorisType::LargeInt, DataType::FixedSizeBinary(16), DataType::Utf8) => Ok(WireAction::Int128ToText),
+        (DorisType::Ipv4, DataType::Int32 | DataType::UInt32, DataType::Utf8) => Ok(WireAction::BitsToIpv4Text),
+        (DorisType::Ipv6, wire, DataType::Utf8) if is_text(wire) => Ok(WireAction::Ipv6Text),
+        (DorisType::Date, wire, DataType::Date32) if is_text(wire) => Ok(WireAction::TextToDate),
+        (DorisType::DateTime(_), wire, DataType::Timestamp(_, None)) if is_text(wire) => {
+            Ok(WireAction::TextToTimestamp)
+        }
+        (DorisType::DateTime(digits), DataType::Timestamp(unit, zone), DataType::Timestamp(target_unit, None)) => {
+            if !holds(*target_unit, *unit, *digits) {
+                return refuse();
+            }
+            Ok(match zone {
+                Some(zone) => WireAction::LocalWallClock { zone: Arc::clone(zone) },
+                None if unit == target_unit => WireAction::Keep,
+                None => WireAction::Cast,
+            })
+        }
+        (
+            DorisType::TimestampTz(digits),
+            DataType::Timestamp(unit, Some(zone)),
+            DataType::Timestamp(target_unit, Some(target_zone)),
+        ) => match (unit == target_unit, zone == target_zone) {
+            (true, true) => Ok(WireAction::Keep),
+            _ if holds(*target_unit, *unit, *digits) => Ok(WireAction::Cast),
+            _ => refuse(),
+        },
+        (DorisType::Array(element), DataType::List(from), DataType::List(to)) => {
+            let action = wire_action(element, from.data_type(), to.data_type())?;
+            let same_field = from == to;
+            Ok(if action == WireAction::Keep && same_field { action } else { WireAction::List(Box::new(action)) })
+        }
+        (DorisType::Map(key, value), DataType::Map(from, _), DataType::Map(to, _)) => {
+            match (from.data_type(), to.data_type()) {
+                (DataType::Struct(from_fields), DataType::Struct(to_fields))
+                    if from_fields.len() == 2 && to_fields.len() == 2 =>
+                {
+                    let keys = wire_action(key, from_fields[0].data_type(), to_fields[0].data_type())?;
+                    let values = wire_action(value, from_fields[1].data_type(), to_fields[1].data_type())?;
+                    let same = wire == target && keys == WireAction::Keep && values == WireAction::Keep;
+                    Ok(if same { WireAction::Keep } else { WireAction::Map(Box::new(keys), Box::new(values)) })
+                }
+                _ => refuse(),
+            }
+        }
+        (DorisType::Struct(fields), DataType::Struct(from), DataType::Struct(to)) => {
+            if fields.len() != from.len() || from.len() != to.len() {
+                return refuse();
+            }
+            let actions = fields
+                .iter()
+                .zip(from.iter().zip(to.iter()))
+                .map(|((_, field), (from, to))| wire_action(field, from.data_type(), to.data_type()))
+                .collect::<Result<Vec<_>, _>>()?;
+            let same = wire == target && actions.iter().all(|action| *action == WireAction::Keep);
+            Ok(if same { WireAction::Keep } else { WireAction::Struct(actions) })
+        }
+        (_, wire, target) if wire == target => Ok(WireAction::Keep),
+        (doris, wire, target) if cast_is_exact(doris, wire, target) => Ok(WireAction::Cast),
+        _ => refuse(),
+    }
+}
+
+fn is_text(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
+}
+
+/// Digits after the second of a unit.
+fn unit_digits(unit: TimeUnit) -> u8 {
+    match unit {
+        TimeUnit::Second => 0,
+        TimeUnit::Millisecond => 3,
+        TimeUnit::Microsecond => 6,
+        TimeUnit::Nanosecond => 9,
+    }
+}
+
+/// Whether `target` holds every value that a column of `digits` fractional digits sends in `wire`.
+fn holds(target: TimeUnit, wire: TimeUnit, digits: u8) -> bool {
+    unit_digits(target) >= unit_digits(wire).min(digits)
+}
+
+/// Casts that keep every value (or fail on it), for types that need no knowledge of Doris.
+fn cast_is_exact(doris: &DorisType, wire: &DataType, target: &DataType) -> bool {
+    use DataType::{
+        Date32, Date64, Decimal32, Decimal64, Decimal128, Decimal256, Float32, Float64, Int8, Int16, Int32, Int64,
+    };
+    let decimal = |data_type: &DataType| match data_type {
+        Decimal32(precision, scale)
+        | Decimal64(precision, scale)
+        | Decimal128(precision, scale)
+        | Decimal256(precision, scale) => Some((i16::from(*precision), i16::from(*scale))),
+        _ => None,
+    };
+    match (wire, target) {
+        (wire, target) if is_text(wire) && is_text(target) => true,
+        (Int8, Int16 | Int32 | Int64) | (Int16, Int32 | Int64) | (Int32, Int64) => *doris != DorisType::Ipv4,
+        (Int8 | Int16 | Int32 | Int64, Decimal256(39, 0)) => *doris == DorisType::LargeInt,
+        (Float32, Float64) => true,
+        (Date64, Date32) => true,
+        (wire, target) => match (decimal(wire), decimal(target)) {
+            // A smaller scale would round.
+            (Some((precision, scale)), Some((target_precision, target_scale))) => {
+                target_scale >= scale && target_precision - target_scale >= precision - scale
+            }
+            _ => false,
+        },
+    }
+}
