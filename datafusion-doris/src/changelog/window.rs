@@ -112,11 +112,7 @@ impl WindowPlanner {
         }
         let closed = closed_second(now_ms);
         let end_ms = self.bound_ms.map_or(closed, |bound| closed.min(bound));
-        Ok(if end_ms > self.next_ms {
-            Step::Read(Window { start_ms: self.next_ms, end_ms })
-        } else {
-            Step::Wait
-        })
+        Ok(if end_ms > self.next_ms { Step::Read(Window { start_ms: self.next_ms, end_ms }) } else { Step::Wait })
     }
 
     /// The state after `window` was read.

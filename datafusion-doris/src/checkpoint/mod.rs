@@ -23,7 +23,5 @@ mod types;
 mod whitelist;
 
 pub use coordinator::merge_partitions;
-pub use types::{
-    Committable, Epoch, EpochSink, EpochSource, Generation, SourceFinder, SourcePosition, WriteOutcome,
-};
+pub use types::{Committable, Epoch, EpochSink, EpochSource, Generation, SourceFinder, SourcePosition, WriteOutcome};
 pub use whitelist::check_stateless;

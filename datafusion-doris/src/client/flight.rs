@@ -23,13 +23,13 @@ use parking_lot::Mutex;
 use prost::Message;
 use tokio::sync::mpsc;
 use tonic::metadata::{Ascii, MetadataValue};
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::{Channel, ClientTlsConfig, Endpoint};
 use tonic::{Code, Status};
 
-use super::flight_location::{Location, resolve};
 use super::{DorisClient, http::host_of};
 use crate::error::{Error, Result, Retry};
 use crate::options::ConnectionOptions;
+use crate::protocol::parse_flight_location;
 
 /// Batches decoded ahead of the consumer.
 const PREFETCH_BATCHES: usize = 2;
@@ -38,25 +38,29 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Sessions waiting for their best-effort `CloseSession`.
 const CLOSE_QUEUE: usize = 64;
 
-/// Connections to Flight servers, one per `host:port`; a channel connects on first use and reconnects by itself.
+/// Connections to Flight servers, one per URL; a channel connects on first use and reconnects by itself.
 #[derive(Debug, Default)]
 pub(super) struct Channels {
-    by_authority: Mutex<HashMap<String, Channel>>,
+    by_url: Mutex<HashMap<String, Channel>>,
 }
 
 impl Channels {
-    /// The channel to `authority` (`host:port`).
-    fn get(&self, authority: &str, options: &ConnectionOptions) -> Result<Channel> {
-        let mut channels = self.by_authority.lock();
-        if let Some(channel) = channels.get(authority) {
+    /// The channel to `url` (`http://host:port`, or `https://` for TLS).
+    fn get(&self, url: &str, options: &ConnectionOptions) -> Result<Channel> {
+        let mut channels = self.by_url.lock();
+        if let Some(channel) = channels.get(url) {
             return Ok(channel.clone());
         }
-        let endpoint = Endpoint::from_shared(format!("http://{authority}")).map_err(|source| Error::Transport {
-            host: authority.to_string(),
+        let unusable = |source: tonic::transport::Error| Error::Transport {
+            host: authority_of(url).to_string(),
             operation: "using the arrow flight address".into(),
             retry: Retry::Never,
             source: Box::new(source),
-        })?;
+        };
+        let mut endpoint = Endpoint::from_shared(url.to_string()).map_err(unusable)?;
+        if url.starts_with("https://") {
+            endpoint = endpoint.tls_config(ClientTlsConfig::new().with_native_roots()).map_err(unusable)?;
+        }
         let channel = endpoint
             .connect_timeout(options.connect_timeout)
             .tcp_nodelay(true)
@@ -67,14 +71,18 @@ impl Channels {
             .initial_stream_window_size(8 << 20)
             .initial_connection_window_size(32 << 20)
             .connect_lazy();
-        channels.insert(authority.to_string(), channel.clone());
+        channels.insert(url.to_string(), channel.clone());
         Ok(channel)
     }
 
     /// Drops the channel, so that the next use starts a new connection at once instead of waiting for a back-off.
-    fn forget(&self, authority: &str) {
-        self.by_authority.lock().remove(authority);
+    fn forget(&self, url: &str) {
+        self.by_url.lock().remove(url);
     }
+}
+
+fn authority_of(url: &str) -> &str {
+    url.split_once("://").map_or(url, |(_, authority)| authority)
 }
 
 /// A logged-in server connection.
@@ -134,7 +142,8 @@ impl FlightSession {
     /// Logs in at `authority` and sets `variables`, whose values are SQL texts.
     pub(super) async fn open(client: &DorisClient, authority: &str, variables: &[(&str, &str)]) -> Result<Self> {
         let options = client.options();
-        let channel = client.channels().get(authority, options)?;
+        let url = format!("http://{authority}");
+        let channel = client.channels().get(&url, options)?;
         let connect = async {
             let bearer = handshake(channel.clone(), authority, options).await?;
             Ok(Connection { channel, bearer, max_message_bytes: options.flight_max_message_bytes })
@@ -149,7 +158,7 @@ impl FlightSession {
                 source: Box::new(elapsed),
             }),
         };
-        let connection = connected.inspect_err(|_| client.channels().forget(authority))?;
+        let connection = connected.inspect_err(|_| client.channels().forget(&url))?;
         let host = host_of(authority).to_string();
         let mut session =
             Self { client: client.clone(), authority: authority.to_string(), host, connection, closed: false };
@@ -202,15 +211,18 @@ impl FlightSession {
             };
             let mut sources = Vec::new();
             for location in &endpoint.location {
-                sources.push(match resolve(&location.uri, &self.host)? {
-                    Location::SameConnection => (self.authority.clone(), self.connection.channel.clone()),
-                    Location::Server(authority) if authority == self.authority => {
-                        (authority, self.connection.channel.clone())
+                let located = parse_flight_location(&location.uri, &self.host).map_err(|malformed| Error::Server {
+                    host: self.authority.clone(),
+                    operation: "the statement".into(),
+                    code: None,
+                    message: malformed.to_string(),
+                })?;
+                sources.push(match located.endpoint_url() {
+                    Some(url) if authority_of(&url) != self.authority => {
+                        let channel = self.client.channels().get(&url, self.client.options())?;
+                        (authority_of(&url).to_string(), channel)
                     }
-                    Location::Server(authority) => {
-                        let channel = self.client.channels().get(&authority, self.client.options())?;
-                        (authority, channel)
-                    }
+                    _ => (self.authority.clone(), self.connection.channel.clone()),
                 });
             }
             if sources.is_empty() {

@@ -1,14 +1,21 @@
 //! Metadata requests to the FE.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 
 use serde_json::{Value, json};
 
 use super::DorisClient;
 use super::flight::FlightSession;
-use super::http::{self, Answer, Request, escape, host_of};
+use super::http::{Answer, Request, escape, host_of};
 use super::retry::Backoff;
 use crate::error::{Error, Result, Retry};
+use crate::protocol::{
+    Envelope, EnvelopeError, EnvelopeErrorKind, LabelState, Malformed, Tso, TsoStatus, flight_port_of, parse_envelope,
+    parse_frontends, parse_result_set,
+};
+use crate::sql::quote_table;
+use crate::types::{ColumnSchema, DorisType, KeyModel, TableIdent, TableSchema};
 
 /// Rows the statement endpoint is asked for; its hard limit.
 const STATEMENT_ROWS: usize = 10_000;
@@ -35,44 +42,70 @@ impl StatementRows {
     }
 }
 
+/// A tablet of a table: the smallest part that can be read by itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tablet {
+    /// Tablet id, as `TABLET(…)` takes it.
+    pub id: i64,
+    /// BEs that hold a replica, `host:be_port`.
+    pub backends: Vec<String>,
+}
+
 impl DorisClient {
     /// Runs an idempotent request against the FEs, healthiest first, until one answers.
     ///
     /// An error of the transport goes to the next FE, and after all of them to the next attempt; any other error is
-    /// final.
-    pub(super) async fn on_any_frontend<T, F, Fut>(&self, request: F) -> Result<T>
+    /// final, except that `any_may_know` lets an FE's refusal go to the next one too.
+    async fn ask_frontends<T, F, Fut>(&self, any_may_know: bool, request: F) -> Result<T>
     where
         F: Fn(String) -> Fut,
         Fut: Future<Output = Result<T>>,
     {
         let mut backoff = Backoff::new();
-        let attempts = self.options().retries.max(1);
-        for attempt in 1.. {
+        let mut attempts_left = self.options().retries.max(1);
+        loop {
+            attempts_left -= 1;
             let mut last = None;
             for node in self.inner.frontends.in_order() {
-                match request(node.clone()).await {
+                let error = match request(node.clone()).await {
                     Ok(answer) => {
                         self.inner.frontends.answered(&node);
                         return Ok(answer);
                     }
-                    Err(error) if matches!(error.retry(), Retry::SameLabel) => {
-                        tracing::debug!(%node, %error, "frontend did not answer");
-                        self.inner.frontends.failed(&node);
-                        last = Some(error);
-                    }
-                    Err(error) => return Err(error),
+                    Err(error) => error,
+                };
+                tracing::debug!(%node, %error, "frontend request failed");
+                match &error {
+                    error if error.retry() == Retry::SameLabel => self.inner.frontends.failed(&node),
+                    Error::Server { .. } if any_may_know => {}
+                    _ => return Err(error),
+                }
+                // An answer tells more than a broken connection.
+                if !matches!((&last, &error), (Some(Error::Server { .. }), Error::Transport { .. })) {
+                    last = Some(error);
                 }
             }
-            if let Some(error) = last.filter(|_| attempt >= attempts) {
-                return Err(error);
+            match last {
+                Some(error) if attempts_left == 0 || matches!(error, Error::Server { .. }) => return Err(error),
+                _ => tokio::time::sleep(backoff.next_pause()).await,
             }
-            tokio::time::sleep(backoff.next_pause()).await;
         }
-        unreachable!("the loop ends by returning")
     }
-}
 
-impl DorisClient {
+    /// [`Self::ask_frontends`] where a refusal of one FE is the answer.
+    pub(super) async fn on_any_frontend<T, F, Fut>(&self, request: F) -> Result<T>
+    where
+        F: Fn(String) -> Fut,
+        Fut: Future<Output = Result<T>>,
+    {
+        self.ask_frontends(false, request).await
+    }
+
+    async fn get(&self, node: &str, path: &str, operation: &str, expected: Envelope) -> Result<Value> {
+        let answer = self.inner.http.send(node, path, operation, Request::get(), Retry::SameLabel).await?;
+        envelope_data(&answer, operation, expected)
+    }
+
     /// Runs a statement over the FE's HTTP endpoint (`POST /api/query/default_cluster/{db}`) and gives its rows as
     /// texts, 10000 at most. For statements that may be repeated: SHOW, DESC, small SELECTs.
     ///
@@ -86,67 +119,142 @@ impl DorisClient {
         let body = json!({ "stmt": sql, "limit": STATEMENT_ROWS });
         let path = "/api/query/default_cluster/information_schema";
         let operation = "a metadata statement";
-        let answer = self.inner.http.send(&node, path, operation, Request::post_json(&body), Retry::SameLabel).await?;
-        let data = envelope_data(&answer, operation)?;
-        statement_rows(&data).ok_or_else(|| unexpected(&answer, operation, "a result set"))
+        let request = Request::post_json(&body);
+        let answer = self.inner.http.send(&node, path, operation, request, Retry::SameLabel).await?;
+        let data = envelope_data(&answer, operation, Envelope::Object)?;
+        let (columns, rows) = parse_result_set(&data).map_err(|reason| malformed(&answer.host, operation, reason))?;
+        Ok(StatementRows { columns, rows })
     }
-}
 
-fn statement_rows(data: &Value) -> Option<StatementRows> {
-    let columns = match data.get("meta") {
-        Some(meta) => meta.as_array()?.iter().map(|column| Some(column.get("name")?.as_str()?.to_string())).collect(),
-        None => Some(Vec::new()),
-    }?;
-    let rows = match data.get("data") {
-        Some(Value::Array(rows)) => rows.iter().map(|row| Some(row.as_array()?.iter().map(cell).collect())).collect(),
-        _ => Some(Vec::new()),
-    }?;
-    Some(StatementRows { columns, rows })
-}
-
-fn cell(value: &Value) -> Option<String> {
-    match value {
-        Value::Null => None,
-        Value::String(text) => Some(text.clone()),
-        other => Some(other.to_string()),
+    /// Columns, key model and properties of a table, from DESC, `_schema` and SHOW CREATE TABLE.
+    ///
+    /// Views and external tables have no model; properties are empty where the user may not see them.
+    ///
+    /// # Errors
+    /// [`Error::Schema`] when the table does not exist or has a type this crate does not know; [`Error::Auth`],
+    /// [`Error::Transport`].
+    pub async fn table_schema(&self, table: &TableIdent) -> Result<TableSchema> {
+        let described = self.statement(&format!("DESC {}", quote_table(table))).await.map_err(|error| match error {
+            Error::Server { host, message, .. } => {
+                Error::schema(table, format!("{host} cannot describe it: {message}"))
+            }
+            other => other,
+        })?;
+        let columns = columns_of(table, &described)?;
+        let path = format!("/api/{}/{}/_schema", escape(&table.database), escape(&table.table));
+        let operation = format!("the schema of {table}");
+        let rest = self.on_any_frontend(|node| {
+            let (path, operation) = (path.as_str(), operation.as_str());
+            async move { self.get(&node, path, operation, Envelope::Object).await }
+        });
+        let mut model = match rest.await {
+            Ok(data) => data.get("keysType").and_then(Value::as_str).and_then(KeyModel::parse),
+            // Views and external tables are not served here.
+            Err(Error::Server { .. }) => None,
+            Err(error) => return Err(error),
+        };
+        let ddl = match self.statement(&format!("SHOW CREATE TABLE {}", quote_table(table))).await {
+            Ok(rows) => rows.value(0, "Create Table").unwrap_or_default().to_string(),
+            Err(Error::Server { message, .. }) => {
+                tracing::debug!(%table, message, "no SHOW CREATE TABLE");
+                String::new()
+            }
+            Err(error) => return Err(error),
+        };
+        if model.is_none() {
+            model = model_of(&ddl);
+        }
+        Ok(TableSchema { table: table.clone(), model, columns, properties: properties_of(&ddl) })
     }
-}
 
-/// `data` of the FE's envelope `{"code", "msg", "data"}`.
-///
-/// The HTTP status is 200 for nearly every outcome, and code 0 can hold an error text where an object is expected:
-/// callers check the shape of what they get.
-fn envelope_data(answer: &Answer, operation: &str) -> Result<Value> {
-    let envelope: Value = serde_json::from_str(&answer.body).map_err(|_| unexpected(answer, operation, "json"))?;
-    let code = envelope.get("code").and_then(Value::as_i64).unwrap_or_else(|| i64::from(answer.status.as_u16()));
-    let data = envelope.get("data").cloned().unwrap_or(Value::Null);
-    if code == 0 {
-        return Ok(data);
+    /// Tablets that a scan of `table` with `filter` (a Doris condition) touches, by tablet id.
+    ///
+    /// # Errors
+    /// [`Error::Server`] when the server cannot plan it, for example for views.
+    pub async fn tablets(&self, table: &TableIdent, filter: Option<&str>) -> Result<Vec<Tablet>> {
+        let condition = filter.map(|filter| format!(" WHERE {filter}")).unwrap_or_default();
+        let body = json!({ "sql": format!("SELECT * FROM {}{condition}", quote_table(table)) });
+        let path = format!("/api/{}/{}/_query_plan", escape(&table.database), escape(&table.table));
+        let operation = format!("planning a scan of {table}");
+        let (path, operation, body) = (path.as_str(), operation.as_str(), &body);
+        self.on_any_frontend(|node| async move {
+            let request = Request::post_json(body);
+            let answer = self.inner.http.send(&node, path, operation, request, Retry::SameLabel).await?;
+            let data = envelope_data(&answer, operation, Envelope::Object)?;
+            tablets_of(&data).ok_or_else(|| {
+                let reason = Malformed("a query plan without tablets".into());
+                malformed(&answer.host, operation, reason)
+            })
+        })
+        .await
     }
-    let text = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(str::to_string);
-    let message = text(&data).or_else(|| envelope.get("msg").and_then(text)).unwrap_or_else(|| format!("code {code}"));
-    Err(match code {
-        401 => Error::Auth { host: answer.host.clone(), message },
-        _ => Error::Server {
-            host: answer.host.clone(),
-            operation: operation.to_string(),
-            code: u32::try_from(code).ok(),
-            message,
-        },
-    })
-}
 
-fn unexpected(answer: &Answer, operation: &str, expected: &str) -> Error {
-    let shown: String = answer.body.chars().take(200).collect();
-    Error::Server {
-        host: answer.host.clone(),
-        operation: operation.to_string(),
-        code: None,
-        message: format!("expected {expected}, got http status {} with '{shown}'", answer.status.as_u16()),
+    /// The cluster's current timestamp: `information_schema.tso_status`, or `/api/tso` where that table does not
+    /// exist; each is asked of every FE before giving up.
+    ///
+    /// # Errors
+    /// The error of the last way when neither works.
+    pub async fn current_tso(&self) -> Result<Tso> {
+        Ok(self.tso_status().await?.current)
     }
-}
 
-impl DorisClient {
+    /// [`Self::current_tso`] with all that the server tells.
+    ///
+    /// # Errors
+    /// As [`Self::current_tso`].
+    pub async fn tso_status(&self) -> Result<TsoStatus> {
+        let operation = "asking for the current tso";
+        let from_table = self.ask_frontends(true, |node| async move {
+            let rows = self.statement_at(node.clone(), "SELECT * FROM information_schema.tso_status").await?;
+            let row = rows.rows.first().ok_or_else(|| Malformed("information_schema.tso_status is empty".into()));
+            row.and_then(|row| TsoStatus::from_row(&rows.columns, row))
+                .map_err(|reason| malformed(&node, operation, reason))
+        });
+        let table_error = match from_table.await {
+            Ok(status) => return Ok(status),
+            Err(error) => error,
+        };
+        let from_api = self.ask_frontends(true, |node| async move {
+            let data = self.get(&node, "/api/tso", operation, Envelope::Object).await?;
+            TsoStatus::from_api(&data).map_err(|reason| malformed(&node, operation, reason))
+        });
+        from_api.await.inspect_err(|_| {
+            tracing::warn!(error = %table_error, "information_schema.tso_status did not answer, nor did /api/tso");
+        })
+    }
+
+    /// State of the transaction behind `label`, asked of every FE until one answers.
+    ///
+    /// # Errors
+    /// [`Error::Transport`] or [`Error::Server`] when no FE could tell: the state is still open then.
+    pub async fn label_state(&self, db: &str, label: &str) -> Result<LabelState> {
+        let path = format!("/api/{}/get_load_state?label={}", escape(db), escape(label));
+        let operation = format!("asking for the state of label {label}");
+        let (path, operation) = (path.as_str(), operation.as_str());
+        self.ask_frontends(true, |node| async move {
+            let data = self.get(&node, path, operation, Envelope::Text).await?;
+            let text = data.as_str().unwrap_or_default();
+            text.parse::<LabelState>().map_err(|reason| malformed(&node, operation, reason))
+        })
+        .await
+    }
+
+    /// BEs that are alive, as the FE sees it: `host:http_port`.
+    pub(super) async fn alive_backends(&self) -> Result<Vec<String>> {
+        let operation = "listing backends";
+        self.ask_frontends(true, |node| async move {
+            let data = self.get(&node, "/api/backends?is_alive=true", operation, Envelope::Object).await?;
+            let address = |backend: &Value| {
+                let host = backend.get("ip")?.as_str()?;
+                let host = if host.contains(':') { format!("[{host}]") } else { host.to_string() };
+                Some(format!("{host}:{}", backend.get("http_port")?.as_u64()?))
+            };
+            let backends = data.get("backends").and_then(Value::as_array);
+            Ok(backends.map(|list| list.iter().filter_map(address).collect()).unwrap_or_default())
+        })
+        .await
+    }
+
     /// Logs in at an FE's Arrow Flight SQL service and sets session variables, given as name and SQL text of the
     /// value (`("time_zone", "'+00:00'")`). The port is `source.flight-sql-port`, or discovered by `SHOW FRONTENDS`.
     ///
@@ -163,23 +271,119 @@ impl DorisClient {
         .await
     }
 
-    /// Flight port of the FE `node`, or of another one when its host is not listed by the name we use for it.
     async fn flight_port(&self, node: &str) -> Result<u16> {
-        let frontends = self.statement_at(node.to_string(), "SHOW FRONTENDS").await?;
-        let host = host_of(node).trim_matches(['[', ']']);
-        let row = (0..frontends.rows.len())
-            .find(|row| frontends.value(*row, "Host") == Some(host))
-            .or_else(|| (0..frontends.rows.len()).find(|row| frontends.value(*row, "CurrentConnected") == Some("Yes")))
-            .unwrap_or(0);
-        let port = frontends.value(row, "ArrowFlightSqlPort").and_then(|text| text.trim().parse::<i64>().ok());
-        match port.map(u16::try_from) {
-            Some(Ok(port)) if port > 0 => Ok(port),
-            _ => Err(Error::config(
+        let rows = self.statement_at(node.to_string(), "SHOW FRONTENDS").await?;
+        let frontends = parse_frontends(&rows.columns, &rows.rows)
+            .map_err(|reason| malformed(node, "discovering the arrow flight port", reason))?;
+        flight_port_of(&frontends, node).ok_or_else(|| {
+            Error::config(
                 "source.flight-sql-port",
-                format!(
-                    "the fe {node} has no arrow flight service; set arrow_flight_sql_port in its fe.conf and be.conf"
-                ),
-            )),
+                format!("the fe {node} shows no arrow flight service; set arrow_flight_sql_port in fe.conf and be.conf, or this option"),
+            )
+        })
+    }
+}
+
+/// `data` of an answer, or its refusal.
+fn envelope_data(answer: &Answer, operation: &str, expected: Envelope) -> Result<Value> {
+    parse_envelope(answer.status.as_u16(), answer.body.as_bytes(), expected)
+        .map_err(|refusal| refused(&answer.host, operation, refusal))
+}
+
+/// An error when `answer` is a refusal of credentials, whatever else it was expected to be.
+pub(super) fn check_refused_login(answer: &Answer) -> Result<()> {
+    match envelope_data(answer, "logging in", Envelope::Any) {
+        Err(error @ Error::Auth { .. }) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn refused(host: &str, operation: &str, refusal: EnvelopeError) -> Error {
+    let (host, operation) = (host.to_string(), operation.to_string());
+    match refusal.kind {
+        EnvelopeErrorKind::Auth => Error::Auth { host, message: refusal.message },
+        // Another FE may serve it, or this one later.
+        EnvelopeErrorKind::Unavailable => {
+            Error::Transport { host, operation, retry: Retry::SameLabel, source: refusal.message.into() }
+        }
+        _ => {
+            let code = refusal.code.and_then(|code| u32::try_from(code).ok());
+            Error::Server { host, operation, code, message: refusal.message }
         }
     }
+}
+
+fn malformed(host: &str, operation: &str, reason: Malformed) -> Error {
+    Error::Server { host: host.to_string(), operation: operation.to_string(), code: None, message: reason.to_string() }
+}
+
+/// Columns of `DESC`: Field, Type, Null (`Yes`/`No`), Key (`true`/`false`), Default, Extra.
+fn columns_of(table: &TableIdent, described: &StatementRows) -> Result<Vec<ColumnSchema>> {
+    let is = |row: usize, name: &str, expected: &str| {
+        described.value(row, name).is_some_and(|text| text.eq_ignore_ascii_case(expected))
+    };
+    let column = |row: usize| {
+        let shape = || Error::schema(table, "DESC gave no Field or no Type");
+        let name = described.value(row, "Field").ok_or_else(shape)?.to_string();
+        let type_text = described.value(row, "Type").ok_or_else(shape)?;
+        let doris_type =
+            DorisType::parse(type_text).map_err(|reason| Error::schema(table, format!("column '{name}': {reason}")))?;
+        Ok(ColumnSchema {
+            name,
+            doris_type,
+            nullable: !is(row, "Null", "No"),
+            key: is(row, "Key", "true") || is(row, "Key", "yes"),
+            default: described.value(row, "Default").filter(|text| *text != "NULL").map(str::to_string),
+        })
+    };
+    let columns = (0..described.rows.len()).map(column).collect::<Result<Vec<_>>>()?;
+    if columns.is_empty() {
+        return Err(Error::schema(table, "DESC gave no columns"));
+    }
+    Ok(columns)
+}
+
+/// The word before `KEY(` of SHOW CREATE TABLE.
+fn model_of(ddl: &str) -> Option<KeyModel> {
+    ddl.lines().find_map(|line| {
+        let (word, rest) = line.trim().split_once(char::is_whitespace)?;
+        let rest = rest.trim_start();
+        let is_clause = rest.get(..3).is_some_and(|start| start.eq_ignore_ascii_case("key"))
+            && rest[3..].trim_start().starts_with('(');
+        if is_clause { KeyModel::parse(word) } else { None }
+    })
+}
+
+/// `PROPERTIES ("name" = "value", …)` of SHOW CREATE TABLE.
+fn properties_of(ddl: &str) -> BTreeMap<String, String> {
+    let upper = ddl.to_ascii_uppercase();
+    let Some(start) = upper.rfind("PROPERTIES") else {
+        return BTreeMap::new();
+    };
+    let mut texts = Vec::new();
+    let mut rest = &ddl[start..];
+    // Names and values alternate, each in double quotes.
+    while let Some((_, after)) = rest.split_once('"') {
+        let Some((text, after)) = after.split_once('"') else { break };
+        texts.push(text.to_string());
+        rest = after;
+    }
+    let mut texts = texts.into_iter();
+    let mut properties = BTreeMap::new();
+    while let (Some(name), Some(value)) = (texts.next(), texts.next()) {
+        properties.insert(name, value);
+    }
+    properties
+}
+
+/// `{"partitions": {"<tablet id>": {"routings": ["host:port"]}}}`.
+fn tablets_of(data: &Value) -> Option<Vec<Tablet>> {
+    let tablet = |(id, tablet): (&String, &Value)| {
+        let routings = tablet.get("routings").and_then(Value::as_array);
+        let backends = routings.map(|list| list.iter().filter_map(Value::as_str).map(str::to_string).collect());
+        Some(Tablet { id: id.parse().ok()?, backends: backends.unwrap_or_default() })
+    };
+    let mut tablets = data.get("partitions")?.as_object()?.iter().map(tablet).collect::<Option<Vec<_>>>()?;
+    tablets.sort_by_key(|tablet| tablet.id);
+    Some(tablets)
 }

@@ -2,9 +2,9 @@
 
 mod endpoints;
 mod flight;
-mod flight_location;
 mod frontend;
 mod http;
+mod load;
 mod redirect;
 mod retry;
 mod statement;
@@ -15,8 +15,9 @@ use std::sync::Arc;
 use self::endpoints::Endpoints;
 use self::flight::{Channels, SessionReaper};
 pub use self::flight::{FlightQuery, FlightSession};
-pub use self::frontend::StatementRows;
+pub use self::frontend::{StatementRows, Tablet};
 use self::http::Http;
+pub use self::load::{OpenLoad, StreamLoad};
 pub use self::statement::{DorisConnection, StatementOutput};
 use crate::error::{Error, Result};
 use crate::options::ConnectionOptions;

@@ -3,8 +3,9 @@
 use arrow::record_batch::RecordBatch;
 
 use super::column::{Column, Values};
-use super::{DELETE_SIGN, Encoder, RowAction, RowLayout};
+use super::{Encoder, RowAction, RowLayout};
 use crate::error::Result;
+use crate::protocol::DELETE_SIGN;
 
 /// `format: json` with `read_json_by_line: true`.
 ///
@@ -34,10 +35,6 @@ impl JsonEncoder {
 }
 
 impl Encoder for JsonEncoder {
-    fn headers(&self) -> Vec<(String, String)> {
-        vec![("format".into(), "json".into()), ("read_json_by_line".into(), "true".into())]
-    }
-
     fn encode(&mut self, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<u64> {
         let rows = self.layout.prepare(batch)?;
         let mut written = 0;

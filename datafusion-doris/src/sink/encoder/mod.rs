@@ -7,23 +7,16 @@ mod json;
 
 use std::fmt;
 
-use arrow::array::Array;
 use arrow::datatypes::{DataType, Schema};
 use arrow::record_batch::RecordBatch;
 
 use self::column::{Column, Text, Values};
-pub(crate) use self::csv::{CsvEncoder, CsvRules};
+pub(crate) use self::csv::CsvEncoder;
 pub(crate) use self::json::JsonEncoder;
 use crate::error::{Error, Result};
 
-/// Hidden column of unique tables: 1 deletes the row's key.
-pub(crate) const DELETE_SIGN: &str = "__DORIS_DELETE_SIGN__";
-
 /// Turns batches into the bytes of one load.
 pub(crate) trait Encoder: fmt::Debug + Send {
-    /// Stream Load headers that describe the bytes.
-    fn headers(&self) -> Vec<(String, String)>;
-
     /// Appends the rows of `batch` to `out` and gives their number; rows that the change kind drops do not count.
     ///
     /// # Errors
