@@ -1,1 +1,249 @@
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use std::collections::HashMap;
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const MINIMAL: [(&str, &str); 3] = [("fenodes", "fe:8030"), ("table.identifier", "db.t"), ("username", "root")];
+
+fn parse(extra: &[(&str, &str)]) -> Result<DorisOptions> {
+    let pairs = MINIMAL.iter().chain(extra);
+    DorisOptions::from_map(pairs.map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect())
+}
+
+fn reason(extra: &[(&str, &str)]) -> String {
+    parse(extra).expect_err(&format!("{extra:?}")).to_string()
+}
+
+#[test]
+fn defaults_are_those_of_the_option_table() {
+    let options = parse(&[]).unwrap();
+    assert_eq!(options.table, TableIdent::new("db", "t"));
+    assert_eq!(options.connection.fenodes, ["fe:8030"]);
+    assert_eq!(options.connection.password.reveal(), "");
+    assert_eq!(options.connection.flight_port, None);
+    assert!(options.connection.auto_redirect);
+    assert_eq!(options.read.mode, ScanMode::Snapshot);
+    assert_eq!(options.read.poll_interval, Duration::from_secs(10));
+    assert_eq!(options.read.change_kind_column, "__change_kind");
+    assert_eq!(options.sink.label_prefix, "datafusion_doris");
+    assert!(options.sink.two_phase_commit && options.sink.enable_delete && options.sink.ignore_update_before);
+    assert_eq!(options.sink.compression, Compression::Gz);
+    assert_eq!(options.sink.csv, CsvFormat::default());
+    assert_eq!((options.sink.buffer_bytes, options.sink.buffer_count), (1 << 20, 3));
+}
+
+#[test]
+fn every_default_text_of_the_table_is_accepted_and_changes_nothing() {
+    let expected = format!("{:?}", parse(&[]).unwrap());
+    for key in OptionKey::all() {
+        let text = key.default_text();
+        if text.is_empty() || text.starts_with('(') {
+            continue;
+        }
+        let found = parse(&[(key.as_ref(), text)]).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(format!("{found:?}"), expected, "{}", key.as_ref());
+    }
+}
+
+#[test]
+fn values_reach_their_fields() {
+    let options = parse(&[
+        ("format.password", "it's secret"),
+        ("benodes", "be1:8040,be2:8040"),
+        ("jdbc-url", "jdbc:mysql://fe:9030/db?user=x"),
+        ("Source.Flight-SQL-Port", "9090"),
+        ("doris.auto-redirect", "FALSE"),
+        ("doris.request.connect.timeout", "5 s"),
+        ("doris.request.tablet.size", "-4"),
+        ("doris.flight.max-message-size", "64mb"),
+        ("source.scan.mode", " Initial "),
+        ("source.scan.bounded-mode", "latest"),
+        ("source.binlog.poll-interval", "1 min"),
+        ("source.changelog.visible-wait-timeout", "0s"),
+        ("sink.change-kind-column", "__change_kind"),
+        ("sink.enable-2pc", "false"),
+        ("sink.properties.format", "json"),
+        ("sink.properties.compress_type", ""),
+        ("sink.properties.max_filter_ratio", "0.1"),
+        ("sink.properties.columns", "a,B,c=a+1"),
+        ("sink.buffer-size", "64 kb"),
+    ])
+    .unwrap();
+    assert_eq!(options.connection.password.reveal(), "it's secret");
+    assert_eq!(options.connection.benodes, ["be1:8040", "be2:8040"]);
+    assert_eq!(options.connection.flight_port, Some(9090));
+    assert!(!options.connection.auto_redirect);
+    assert_eq!(options.connection.connect_timeout, Duration::from_secs(5));
+    assert_eq!(options.connection.flight_max_message_bytes, 64 << 20);
+    assert_eq!((options.read.mode, options.read.bounded), (ScanMode::Initial, Some(BoundedMode::Latest)));
+    assert_eq!(options.read.poll_interval, Duration::from_secs(60));
+    assert_eq!(options.read.visible_wait_timeout, Duration::ZERO);
+    assert_eq!(options.read.tablets_per_split, 1);
+    assert_eq!(options.sink.change_kind_column.as_deref(), Some("__change_kind"));
+    assert_eq!((options.sink.format, options.sink.compression), (Some(SinkFormat::Json), Compression::None));
+    assert_eq!(options.sink.properties["max_filter_ratio"], "0.1");
+    assert_eq!(options.sink.properties["columns"], "a,B,c=a+1");
+    assert_eq!(options.sink.buffer_bytes, 64 << 10);
+}
+
+#[test]
+fn options_that_would_change_results_and_are_not_built_yet_are_refused_by_name() {
+    for (key, value) in [
+        ("source.use-flight-sql", "false"),
+        ("doris.enable.tls", "true"),
+        ("source.scan.timestamp", "2026-01-01 00:00:00"),
+        ("source.scan.mode", "from-timestamp"),
+        ("source.scan.bounded-mode", "timestamp"),
+        ("source.binlog.increment-type", "min_delta"),
+        ("source.changelog.offset-table", "db.o"),
+        ("doris.filter.query", "a = 1"),
+        ("doris.read.field", "a"),
+        ("sink.write-mode", "TVF"),
+        ("sink.enable.batch-mode", "true"),
+        ("sink.ignore.commit-error", "true"),
+        ("sink.parallelism", "4"),
+        ("sink.s3.bucket", "b"),
+        ("table.properties.replication_num", "1"),
+        ("sink.properties.format", "arrow"),
+        ("sink.properties.compress_type", "lz4"),
+    ] {
+        let text = reason(&[(key, value)]);
+        assert!(text.contains(&format!("'{key}'")) && text.contains("not supported yet"), "{text}");
+    }
+}
+
+#[test]
+fn bad_values_are_refused_by_the_name_the_user_typed() {
+    for (key, value) in [
+        ("source.binlog.poll-interval", "999 ms"),
+        ("source.changelog.visible-wait-timeout", "-1s"),
+        ("source.scan.mode", "from_timestamp"),
+        ("source.changelog.increment-type", "delta"),
+        ("sink.buffer-count", "1"),
+        ("sink.enable-2pc", "yes"),
+        ("doris.fenodes", "https://fe:8443"),
+        ("benodes", "be"),
+        ("jdbc-url", "mysql:fe"),
+        ("connector", "jdbc"),
+        ("source.flight-sql-port", "70000"),
+        ("doris.request.read.timeout", "0s"),
+        ("doris.flight.max-message-size", "1kb"),
+    ] {
+        // fenodes stands in the minimal map already: that one is tested as a contradiction below.
+        let map = MINIMAL.into_iter().filter(|(name, _)| !key.ends_with(name)).chain([(key, value)]);
+        let error = DorisOptions::from_map(map.map(|(k, v)| (k.to_owned(), v.to_owned())).collect())
+            .expect_err(key)
+            .to_string();
+        assert!(error.starts_with(&format!("option '{key}': ")), "{error}");
+    }
+}
+
+#[test]
+fn properties_in_conflict_are_refused_by_name() {
+    for (name, value) in [
+        ("label", "mine"),
+        ("two_phase_commit", "true"),
+        ("group_commit", "async_mode"),
+        ("hidden_columns", "__DORIS_DELETE_SIGN__"),
+        ("merge_type", "MERGE"),
+        ("delete", "a = 1"),
+        ("read_json_by_line", "false"),
+        ("strip_outer_array", "true"),
+        ("jsonpaths", "[\"$.a\"]"),
+        ("skip_lines", "1"),
+        ("unique_key_update_mode", "UPDATE_FLEXIBLE_COLUMNS"),
+        ("max_filter_ratio", "1.5"),
+        ("timeout", "soon"),
+        ("authorization", "Basic x"),
+        ("expect", "x"),
+        ("a b", "x"),
+        ("comment", "two\nlines"),
+        ("enclose", "ab"),
+        ("column_separator", ""),
+        ("column_separator", "\\xZZ"),
+        ("column_separator", "\n"),
+        ("escape", ""),
+    ] {
+        let key = format!("sink.properties.{name}");
+        let text = reason(&[(&key, value)]);
+        assert!(text.contains("sink.properties."), "{name}: {text}");
+    }
+    let text = reason(&[("sink.properties.group_commit", "sync_mode"), ("sink.enable-2pc", "false")]);
+    assert!(text.contains("not supported yet"), "{text}");
+    for (name, value) in
+        [("group_commit", "off_mode"), ("merge_type", "append"), ("read_json_by_line", "true"), ("strict_mode", "true")]
+    {
+        parse(&[(&format!("sink.properties.{name}"), value)]).unwrap();
+    }
+}
+
+#[test]
+fn csv_shape_follows_the_properties() {
+    let csv = |extra: &[(&str, &str)]| parse(extra).unwrap().sink.csv;
+    let separator = ("sink.properties.column_separator", "\\x01");
+    let plain = csv(&[separator, ("sink.properties.line_delimiter", "\\x0203")]);
+    assert_eq!((plain.column_separator.as_slice(), plain.line_delimiter.as_slice()), (&[1][..], &[2, 3][..]));
+    assert_eq!((plain.enclose, plain.escape), (None, None));
+    let enclosed = csv(&[separator, ("sink.properties.enclose", "'")]);
+    assert_eq!((enclosed.enclose, enclosed.escape), (Some(b'\''), Some(b'\\')));
+    assert_eq!(csv(&[("sink.properties.enclose", "")]).enclose, None);
+    assert_eq!(csv(&[("sink.properties.column_separator", "\\t||")]).column_separator, b"\t||");
+}
+
+#[test]
+fn location_and_options_must_agree() {
+    let read = |location: &str, pairs: &[(&str, &str)]| {
+        let map = pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        DorisOptions::from_location_and_map(location, map)
+    };
+    let located = read("doris://fe:8030,fe2:8030/db/t", &[("format.username", "root")]).unwrap();
+    assert_eq!((located.connection.fenodes.len(), located.table), (2, TableIdent::new("db", "t")));
+    read("doris://fe:8030/db/t", &MINIMAL).unwrap();
+    for location in ["doris://other:8030/db/t", "doris://fe:8030/db/other"] {
+        assert!(read(location, &MINIMAL).unwrap_err().to_string().contains("contradicts LOCATION"), "{location}");
+    }
+}
+
+#[test]
+fn spellings_of_one_option_must_agree() {
+    parse(&[("doris.fenodes", "fe:8030")]).unwrap();
+    assert!(reason(&[("doris.fenodes", "other:8030")]).contains("contradicts"));
+    let text = reason(&[("source.binlog.poll-interval", "2s"), ("source.changelog.poll-interval", "3s")]);
+    assert!(text.contains("contradicts 'source.binlog.poll-interval'"), "{text}");
+}
+
+#[test]
+fn required_options_are_named() {
+    for (missing, _) in MINIMAL {
+        let map: HashMap<String, String> = MINIMAL
+            .iter()
+            .filter(|(key, _)| *key != missing)
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect();
+        let error = DorisOptions::from_map(map).unwrap_err().to_string();
+        assert!(error.contains(missing) && error.contains("required"), "{error}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_map_panics_and_no_password_shows(
+        pairs in proptest::collection::vec((any::<proptest::sample::Index>(), "\\PC{0,24}"), 0..6)
+    ) {
+        let keys: Vec<OptionKey> = OptionKey::all().collect();
+        let mut map: HashMap<String, String> = pairs
+            .into_iter()
+            .map(|(key, value)| (key.get(&keys).as_ref().replace('*', "x"), value))
+            .collect();
+        map.insert("password".into(), "S3cr3t-Text".into());
+        let shown = match DorisOptions::from_map(map) {
+            Ok(options) => format!("{options:?}"),
+            Err(error) => format!("{error} {error:?}"),
+        };
+        prop_assert!(!shown.contains("S3cr3t-Text"));
+    }
+}

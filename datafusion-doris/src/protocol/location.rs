@@ -79,7 +79,7 @@ pub fn parse_redirect(location: &str) -> Result<RedirectTarget, Malformed> {
         _ => return Err(fail()),
     };
     // Old servers put the password in as it is, so a slash need not end the authority: the known path does.
-    let end = rest.rfind("/api/").or_else(|| rest.find(['/', '?', '#'])).unwrap_or(rest.len());
+    let end = rest.find("/api/").or_else(|| rest.find(['/', '?', '#'])).unwrap_or(rest.len());
     let (authority, path) = rest.split_at(end);
     let (user_info, host_port) = match authority.rsplit_once('@') {
         Some((user_info, host_port)) => (Some(user_info), host_port),
