@@ -35,9 +35,6 @@ use crate::protocol::parse_flight_location;
 const PREFETCH_BATCHES: usize = 2;
 /// Time a best-effort `CloseSession` may take.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Sessions waiting for their best-effort `CloseSession`.
-const CLOSE_QUEUE: usize = 64;
-
 /// Connections to Flight servers, one per URL; a channel connects on first use and reconnects by itself.
 #[derive(Debug, Default)]
 pub(super) struct Channels {
@@ -257,44 +254,12 @@ impl FlightSession {
 impl Drop for FlightSession {
     fn drop(&mut self) {
         if !self.closed {
-            self.client.session_reaper().close_later(ClosingSession(self.connection.clone()));
-        }
-    }
-}
-
-/// A session whose owner went away without closing it.
-pub(super) struct ClosingSession(Connection);
-
-/// Sends `CloseSession` for dropped sessions: one task, a bounded queue, aborted with its owner.
-#[derive(Debug, Default)]
-pub(super) struct SessionReaper {
-    state: Mutex<Option<(mpsc::Sender<ClosingSession>, SpawnedTask<()>)>>,
-}
-
-impl SessionReaper {
-    fn close_later(&self, session: ClosingSession) {
-        // Without a runtime there is nobody to send it; the server's idle timeout ends the session then.
-        if tokio::runtime::Handle::try_current().is_err() {
-            return;
-        }
-        let mut state = self.state.lock();
-        if state.as_ref().is_none_or(|(sender, _)| sender.is_closed()) {
-            let (sender, mut receiver) = mpsc::channel::<ClosingSession>(CLOSE_QUEUE);
-            let task = SpawnedTask::spawn(async move {
-                while let Some(ClosingSession(connection)) = receiver.recv().await {
-                    match tokio::time::timeout(CLOSE_TIMEOUT, connection.close_session()).await {
-                        Ok(Ok(())) => {}
-                        Ok(Err(status)) => tracing::debug!(code = ?status.code(), "close session failed"),
-                        Err(_) => tracing::debug!("close session timed out"),
-                    }
+            let connection = self.connection.clone();
+            self.client.cleanup().later("close session", async move {
+                if let Err(status) = connection.close_session().await {
+                    tracing::debug!(code = ?status.code(), "close session failed");
                 }
             });
-            *state = Some((sender, task));
-        }
-        if let Some((sender, _)) = state.as_ref()
-            && sender.try_send(session).is_err()
-        {
-            tracing::debug!("too many dropped sessions, leaving one to the server's idle timeout");
         }
     }
 }

@@ -38,6 +38,17 @@ pub struct StreamLoad {
     pub buffer_count: usize,
 }
 
+/// The answer to a commit or abort.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TxnAnswer {
+    /// What it says.
+    pub outcome: TxnOutcome,
+    /// `host:port` that gave it.
+    pub host: String,
+    /// The server's text.
+    pub message: String,
+}
+
 /// A load whose body is being sent.
 ///
 /// It is finished by [`OpenLoad::finish`]; the server then answers. Until then nothing of it can become visible.
@@ -264,7 +275,7 @@ impl DorisClient {
     ///
     /// # Errors
     /// [`Error::Transport`] with [`Retry::AskLabelState`] when the answer was lost: the operation may have happened.
-    pub async fn finish_txn(&self, db: &str, operation: TxnOperation, txn: TxnRef) -> Result<TxnOutcome> {
+    pub async fn finish_txn(&self, db: &str, operation: TxnOperation, txn: TxnRef) -> Result<TxnAnswer> {
         let path = format!("/api/{}/_stream_load_2pc", escape(db));
         let what = format!("{operation} of {txn}");
         let pairs = txn_headers(operation, &txn);
@@ -282,7 +293,10 @@ impl DorisClient {
             self.inner.http.send(&node, path, what, Request::put(headers.clone()), Retry::AskLabelState).await?
         };
         super::frontend::check_refused_login(&answer)?;
-        Ok(classify_txn(answer.status.as_u16(), answer.body.as_bytes()))
+        let outcome = classify_txn(answer.status.as_u16(), answer.body.as_bytes());
+        let body: Value = serde_json::from_str(&answer.body).unwrap_or(Value::Null);
+        let message = body.get("msg").and_then(Value::as_str).unwrap_or_default().to_string();
+        Ok(TxnAnswer { outcome, host: answer.host, message })
     }
 }
 
@@ -304,7 +318,7 @@ fn accepted((table, label): (String, String), answer: &Answer) -> Result<StreamL
                 ExistingJob::Finished => "finished".to_string(),
                 ExistingJob::Unknown(text) => format!("in state '{text}'"),
             };
-            (format!("the label is taken{by}, which is {state}"), Some(Retry::AskLabelState))
+            (format!("the label is taken{by}, which is {state}"), Some(Retry::Never))
         }
         LoadVerdict::Refused { retry, message } => (message, Some(retry)),
     };

@@ -1,23 +1,25 @@
 //! Everything that talks to a Doris cluster.
 
+mod cleanup;
 mod endpoints;
 mod flight;
 mod frontend;
 mod http;
 mod load;
 mod redirect;
-mod retry;
+pub(crate) mod retry;
 mod statement;
 
 use std::fmt;
 use std::sync::Arc;
 
+use self::cleanup::Cleanup;
 use self::endpoints::Endpoints;
-use self::flight::{Channels, SessionReaper};
+use self::flight::Channels;
 pub use self::flight::{FlightQuery, FlightSession};
 pub use self::frontend::{StatementRows, Tablet};
 use self::http::Http;
-pub use self::load::{OpenLoad, StreamLoad};
+pub use self::load::{OpenLoad, StreamLoad, TxnAnswer};
 pub use self::statement::{DorisConnection, StatementOutput};
 use crate::error::{Error, Result};
 use crate::options::ConnectionOptions;
@@ -38,7 +40,7 @@ struct Inner {
     frontends: Endpoints,
     backends: Endpoints,
     channels: Channels,
-    session_reaper: SessionReaper,
+    cleanup: Cleanup,
 }
 
 impl fmt::Debug for DorisClient {
@@ -65,7 +67,7 @@ impl DorisClient {
             frontends: Endpoints::new(&options.fenodes),
             backends: Endpoints::new(&options.benodes),
             channels: Channels::default(),
-            session_reaper: SessionReaper::default(),
+            cleanup: Cleanup::default(),
             options,
         };
         Ok(Self { inner: Arc::new(inner) })
@@ -80,8 +82,8 @@ impl DorisClient {
         &self.inner.channels
     }
 
-    fn session_reaper(&self) -> &SessionReaper {
-        &self.inner.session_reaper
+    pub(crate) fn cleanup(&self) -> &Cleanup {
+        &self.inner.cleanup
     }
 }
 

@@ -16,6 +16,9 @@ use super::json::{push_string, push_value};
 /// Appends the text of a row's value; the error says why it has none.
 pub(super) type Write = Box<dyn Fn(usize, &mut Vec<u8>) -> Result<(), String> + Send>;
 
+/// Appends the text of a row's float; `false` = it is not finite.
+pub(super) type WriteFloat = Box<dyn Fn(usize, &mut Vec<u8>) -> bool + Send>;
+
 /// A column, ready to print. What [`supported`] accepts has one.
 pub(super) struct Column {
     nulls: Option<NullBuffer>,
@@ -34,7 +37,7 @@ pub(super) enum Values {
     /// Text without quotes, backslashes or separators of its own; a JSON string.
     Quoted(Write),
     /// Floating point; `false` = not finite, which is no JSON number.
-    Float(Box<dyn Fn(usize, &mut Vec<u8>) -> bool + Send>),
+    Float(WriteFloat),
     /// Free text.
     Text(Text),
     /// A JSON text.

@@ -1,0 +1,240 @@
+//! One load: batches in, bounded chunks out, answered and settled.
+
+use std::io::Write;
+
+use arrow::record_batch::RecordBatch;
+use bytes::Bytes;
+use flate2::write::GzEncoder;
+
+use super::DorisSink;
+use super::committer::Committer;
+use super::encoder::Encoder;
+use crate::checkpoint::Committable;
+use crate::client::retry::Backoff;
+use crate::client::{OpenLoad, StreamLoad};
+use crate::error::{Error, Result, Retry};
+use crate::options::Compression;
+use crate::protocol::{LoadRequest, NextStep, PendingOperation, StreamLoadHeaders};
+
+/// Rows encoded in one go, so that the task gives way between.
+const SLICE_ROWS: usize = 1024;
+
+/// What a load wrote.
+#[derive(Debug)]
+pub(super) struct Loaded {
+    /// Rows that are in the load, as far as the server tells.
+    pub(super) rows: u64,
+    pub(super) load: Committable,
+}
+
+/// Writes one load. It is opened with the first full chunk, or at the end: no rows, no load.
+///
+/// The first chunks are kept until there are more than may wait for the network. While they are all there is, a load
+/// that the server refused for a passing reason, or whose BE died, is sent again under the same label.
+pub(super) struct LoadWriter<'a> {
+    sink: &'a DorisSink,
+    committer: &'a Committer,
+    encoder: Box<dyn Encoder>,
+    headers: StreamLoadHeaders,
+    raw: Vec<u8>,
+    gz: Option<GzEncoder<Vec<u8>>>,
+    open: Option<OpenLoad>,
+    /// All chunks so far; `None` = some are gone.
+    replay: Option<Vec<Bytes>>,
+    attempts_left: usize,
+    backoff: Backoff,
+    rows: u64,
+    load: Committable,
+}
+
+impl<'a> LoadWriter<'a> {
+    pub(super) fn new(sink: &'a DorisSink, committer: &'a Committer, label: String) -> Result<Self> {
+        let columns: Vec<&str> = sink.layout.names().collect();
+        let headers = StreamLoadHeaders::build(&LoadRequest {
+            table: &sink.table,
+            options: &sink.options,
+            columns: &columns,
+            format: sink.format,
+            delete_sign: sink.layout.has_delete_sign(),
+            label: &label,
+            two_phase_commit: sink.options.two_phase_commit,
+        })?;
+        let gz = (sink.options.compression == Compression::Gz)
+            .then(|| GzEncoder::new(Vec::new(), flate2::Compression::fast()));
+        let load = Committable {
+            db: sink.table.database.clone(),
+            table: sink.table.table.clone(),
+            label,
+            txn_id: None,
+            host: String::new(),
+        };
+        Ok(Self {
+            sink,
+            committer,
+            encoder: sink.encoder(),
+            headers,
+            raw: Vec::new(),
+            gz,
+            open: None,
+            replay: Some(Vec::new()),
+            attempts_left: sink.options.max_retries,
+            backoff: Backoff::new(),
+            rows: 0,
+            load,
+        })
+    }
+
+    /// Label and target of the load.
+    pub(super) fn load(&self) -> &Committable {
+        &self.load
+    }
+
+    pub(super) async fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        for start in (0..batch.num_rows()).step_by(SLICE_ROWS) {
+            let slice = batch.slice(start, SLICE_ROWS.min(batch.num_rows() - start));
+            let rows = self.encoder.encode(&slice, &mut self.raw).map_err(|error| at_batch_row(error, start))?;
+            self.rows += rows;
+            self.sink.metrics.rows.add(usize::try_from(rows).unwrap_or(usize::MAX));
+            self.compress()?;
+            if let Some(chunk) = self.full_chunk() {
+                self.send(chunk).await?;
+            }
+            tokio::task::yield_now().await;
+        }
+        Ok(())
+    }
+
+    fn compress(&mut self) -> Result<()> {
+        if let Some(gz) = &mut self.gz {
+            gz.write_all(&self.raw).map_err(|error| Error::from(arrow::error::ArrowError::from(error)))?;
+            self.raw.clear();
+        }
+        Ok(())
+    }
+
+    fn full_chunk(&mut self) -> Option<Bytes> {
+        let ready = self.gz.as_mut().map_or(&mut self.raw, |gz| gz.get_mut());
+        if ready.len() < self.sink.options.buffer_bytes {
+            return None;
+        }
+        let capacity = ready.capacity();
+        Some(Bytes::from(std::mem::replace(ready, Vec::with_capacity(capacity))))
+    }
+
+    async fn send(&mut self, chunk: Bytes) -> Result<()> {
+        self.sink.metrics.bytes.add(chunk.len());
+        if let Some(replay) = &mut self.replay {
+            if replay.len() < self.sink.options.buffer_count.max(1) {
+                replay.push(chunk.clone());
+            } else {
+                self.replay = None;
+            }
+        }
+        loop {
+            let sent = match &mut self.open {
+                Some(open) => open.send(chunk.clone()).await,
+                // The chunk is among those to replay.
+                None => self.open_and_replay().await,
+            };
+            match sent {
+                Ok(()) => return Ok(()),
+                Err(error) => {
+                    let was_open = self.open.take().is_some();
+                    self.prepare_retry(error, was_open).await?;
+                }
+            }
+        }
+    }
+
+    /// Opens the load and sends what is kept, which is everything so far.
+    async fn open_and_replay(&mut self) -> Result<()> {
+        let load = StreamLoad {
+            table: self.sink.table.clone(),
+            label: self.load.label.clone(),
+            headers: self.headers.clone(),
+            buffer_count: self.sink.options.buffer_count,
+        };
+        let open = self.open.insert(self.sink.client.stream_load(load).await?);
+        self.sink.metrics.loads.add(1);
+        self.load.host = open.host().to_string();
+        for chunk in self.replay.iter().flatten() {
+            open.send(chunk.clone()).await?;
+        }
+        Ok(())
+    }
+
+    /// Decides whether the load may be sent again; gives the error back when not. `was_open` = the server knew it.
+    async fn prepare_retry(&mut self, error: Error, was_open: bool) -> Result<()> {
+        if error.retry() != Retry::SameLabel || self.replay.is_none() || self.attempts_left == 0 {
+            return Err(error);
+        }
+        self.attempts_left -= 1;
+        tracing::debug!(label = %self.load.label, %error, "sending the load again under the same label");
+        tokio::time::sleep(self.backoff.next_pause()).await;
+        if was_open {
+            // The server may not have noticed yet that the first attempt is over.
+            self.committer.clear_leftover(&self.load).await?;
+        }
+        Ok(())
+    }
+
+    /// Ends the load. `None` = there were no rows, and nothing was sent.
+    ///
+    /// # Errors
+    /// The server's refusal, or that the outcome could not be found out.
+    pub(super) async fn finish(mut self) -> Result<Option<Loaded>> {
+        if self.rows == 0 {
+            return Ok(None);
+        }
+        let rest = match self.gz.take() {
+            Some(gz) => gz.finish().map_err(|error| Error::from(arrow::error::ArrowError::from(error)))?,
+            None => std::mem::take(&mut self.raw),
+        };
+        if !rest.is_empty() {
+            self.send(Bytes::from(rest)).await?;
+        }
+        let operation = match self.sink.options.two_phase_commit {
+            true => PendingOperation::PreCommit,
+            false => PendingOperation::Load,
+        };
+        loop {
+            let Some(open) = self.open.take() else {
+                match self.open_and_replay().await {
+                    Ok(()) => continue,
+                    Err(error) => {
+                        let was_open = self.open.take().is_some();
+                        self.prepare_retry(error, was_open).await?;
+                        continue;
+                    }
+                }
+            };
+            let error = match open.finish().await {
+                Ok(response) => {
+                    self.load.txn_id = response.txn_id;
+                    let dropped = response.filtered_rows.saturating_add(response.unselected_rows);
+                    return Ok(Some(Loaded { rows: self.rows.saturating_sub(dropped), load: self.load }));
+                }
+                Err(error) => error,
+            };
+            if error.retry() != Retry::AskLabelState {
+                self.prepare_retry(error, true).await?;
+                continue;
+            }
+            tracing::warn!(label = %self.load.label, %error, "the answer to a load was lost, asking for its state");
+            match self.committer.settle(operation, &self.load).await? {
+                NextStep::Done => return Ok(Some(Loaded { rows: self.rows, load: self.load })),
+                // Nothing of it is in Doris: the first failure decides whether there is something to send again.
+                NextStep::Resend if self.replay.is_some() && self.attempts_left > 0 => self.attempts_left -= 1,
+                _ => return Err(error),
+            }
+        }
+    }
+}
+
+/// Rows of errors count from the start of the batch, not of the slice.
+fn at_batch_row(error: Error, start: usize) -> Error {
+    match error {
+        Error::Encode { table, column, row, reason } => Error::Encode { table, column, row: row + start, reason },
+        other => other,
+    }
+}
