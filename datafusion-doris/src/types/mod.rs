@@ -56,10 +56,10 @@ pub enum DorisType {
     Ipv6,
     /// BITMAP, HLL, QUANTILE_STATE, AGG_STATE: opaque states, by DDL name
     Opaque(&'static str),
-    /// ARRAY<T>
+    /// `ARRAY<T>`
     Array(Box<DorisType>),
-    /// MAP<K, V>
+    /// `MAP<K, V>`
     Map(Box<DorisType>, Box<DorisType>),
-    /// STRUCT<name: T, …>
+    /// `STRUCT<name: T, …>`
     Struct(Vec<(String, DorisType)>),
 }

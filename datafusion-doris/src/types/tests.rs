@@ -188,7 +188,12 @@ fn wire_actions_never_cut_a_value() {
         (DorisType::Ipv4, Utf8, Utf8, Some(WireAction::Keep)),
         (DorisType::Ipv6, Utf8, Utf8, Some(WireAction::Ipv6Text)),
         (DorisType::Date, Utf8, Date32, Some(WireAction::TextToDate)),
-        (DorisType::DateTime(6), zoned(micro), naive(micro), Some(WireAction::LocalWallClock { zone: zone.clone() })),
+        (
+            DorisType::DateTime(6),
+            zoned(micro),
+            naive(micro),
+            Some(WireAction::LocalWallClock { zone: Arc::clone(&zone) }),
+        ),
         (DorisType::DateTime(0), naive(second), naive(micro), Some(WireAction::Cast)),
         (DorisType::DateTime(6), naive(micro), naive(micro), Some(WireAction::Keep)),
         (DorisType::DateTime(6), naive(micro), naive(milli), None),
