@@ -1,3 +1,63 @@
-//! Changelog reads.
+//! Changelogs: a table's rows and then its changes, as a stream that never ends.
+//!
+//! Doris keeps the changes of a table by commit timestamp (TSO) and gives those of a *window* of time by
+//! `SELECT … FROM t@incr(…)`. Reading is a sequence of windows that touch:
+//!
+//! ```text
+//! ask TSO ─▶ T0     snapshot: all rows as +I         ask TSO ─▶ E1       ask TSO ─▶ E2
+//!     │             (mode initial only)                   │                   │
+//!     └──────────────────────────────────▶ [T0 … E1) by TSO, LSN, OP ─▶ [E1 … E2) ─▶ …
+//! ```
+//!
+//! - T0 is taken *before* the snapshot, so a change between the two comes twice (as a row and as a change), never
+//!   not at all. Applied by key, the second changes nothing.
+//! - The last column is the change kind, `+I`, `-U`, `+U` or `-D`; the two halves of an update follow each other.
+//!   Columns outside of the key are nullable: without `binlog.need_historical_value` a delete carries its key only.
+//! - Positions are instants of the server's clock; the client's clock is never used.
 
+mod control;
+mod exec;
+mod filter;
+mod reader;
+mod row_kind;
+mod server;
 pub mod window;
+
+use std::sync::Arc;
+
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::physical_plan::ExecutionPlan;
+
+pub use control::{ChangelogControl, ChangelogStatus};
+pub(crate) use exec::ChangelogRequest;
+pub use exec::DorisChangelogExec;
+pub(crate) use reader::{ChangelogSpec, read_schema};
+pub use row_kind::RowKind;
+
+use crate::checkpoint::EpochSource;
+
+/// The changelog reads of a plan.
+pub fn changelogs(plan: &Arc<dyn ExecutionPlan>) -> Vec<DorisChangelogExec> {
+    let mut found = Vec::new();
+    // The closure never fails, so neither does the walk.
+    let _ = plan.apply(|node| {
+        found.extend(node.downcast_ref::<DorisChangelogExec>().cloned());
+        Ok(TreeNodeRecursion::Continue)
+    });
+    found
+}
+
+/// The unbounded changelog reads of a plan, as sources of epochs (a [`crate::checkpoint::SourceFinder`]).
+pub fn epoch_sources(plan: &Arc<dyn ExecutionPlan>) -> Vec<Arc<dyn EpochSource>> {
+    use datafusion::physical_plan::ExecutionPlanProperties;
+    let mut found: Vec<Arc<dyn EpochSource>> = Vec::new();
+    let _ = plan.apply(|node| {
+        if let Some(changelog) = node.downcast_ref::<DorisChangelogExec>()
+            && node.boundedness().is_unbounded()
+        {
+            found.push(Arc::clone(changelog.control()) as Arc<dyn EpochSource>);
+        }
+        Ok(TreeNodeRecursion::Continue)
+    });
+    found
+}

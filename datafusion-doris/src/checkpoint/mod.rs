@@ -24,4 +24,4 @@ mod whitelist;
 
 pub use coordinator::merge_partitions;
 pub use types::{Committable, Epoch, EpochSink, EpochSource, Generation, SourceFinder, SourcePosition, WriteOutcome};
-pub use whitelist::check_stateless;
+pub use whitelist::{check_stateless, keeps_no_build_state};

@@ -70,9 +70,13 @@ fn join_refusal(join: &HashJoinExec) -> Option<&'static str> {
     if join.left().boundedness().is_unbounded() {
         return Some("would have to hold an unbounded side in memory");
     }
-    let stateless = matches!(
-        join.join_type(),
+    (!keeps_no_build_state(join.join_type())).then_some("has to remember the matches of its static side across epochs")
+}
+
+/// True for join types whose result for a probe row depends on that row and the (static) build side alone.
+pub fn keeps_no_build_state(join_type: &JoinType) -> bool {
+    matches!(
+        join_type,
         JoinType::Inner | JoinType::Right | JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark
-    );
-    (!stateless).then_some("has to remember the matches of its static side across epochs")
+    )
 }

@@ -5,12 +5,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow::datatypes::{Field, Schema, SchemaRef};
+use serde::{Deserialize, Serialize};
 
 use super::DorisType;
 use crate::error::{Error, Result};
 
 /// `db.table`.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct TableIdent {
     /// Database.
     pub database: String,

@@ -1,0 +1,296 @@
+//! The long-lived half of a changelog read: where it stands, and how it is steered.
+
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::window::{WindowPlanner, millis_until_closed};
+use crate::checkpoint::{Epoch, EpochSource, SourcePosition};
+
+/// Shortest pause between two questions for the server's time, when somebody waits for an instant to close.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
+
+/// How far a read has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// Nothing was read.
+    Start,
+    /// The snapshot (if any) is behind; windows follow.
+    Changes(WindowPlanner),
+}
+
+impl Progress {
+    fn position(&self) -> SourcePosition {
+        match self {
+            Progress::Start => SourcePosition::Snapshot { start_ms: None },
+            Progress::Changes(planner) => SourcePosition::Changelog { next_ms: planner.next_ms() },
+        }
+    }
+}
+
+/// What one execution of the node is to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Work {
+    /// One piece: the snapshot, or one window.
+    Epoch(Progress),
+    /// Everything, from the start, without end (or to the bound).
+    All,
+}
+
+#[derive(Debug)]
+struct State {
+    epoch: Option<Epoch>,
+    /// After the last committed epoch: where a rolled back epoch is replayed from.
+    committed: Progress,
+    /// After everything handed out.
+    current: Progress,
+    stop: bool,
+    /// An instant somebody waits for, in epoch milliseconds.
+    wanted_ms: Option<i64>,
+    /// When the server's time was last asked for, and what it was.
+    asked: Option<(Instant, i64)>,
+    epochs: u64,
+    rows: u64,
+}
+
+/// Figures of an epoch-wise read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChangelogStatus {
+    /// Committed epochs.
+    pub epochs: u64,
+    /// Rows written by them.
+    pub rows: u64,
+    /// Position after the last committed epoch.
+    pub position: SourcePosition,
+}
+
+/// Steers a changelog read; shared by all copies of one plan node.
+///
+/// Without `begin_epoch` each execution of the node is free-running and begins at the start. After the first
+/// `begin_epoch` each execution does one piece of work from the last committed position.
+#[derive(Debug)]
+pub struct ChangelogControl {
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+impl Default for ChangelogControl {
+    fn default() -> Self {
+        let state = State {
+            epoch: None,
+            committed: Progress::Start,
+            current: Progress::Start,
+            stop: false,
+            wanted_ms: None,
+            asked: None,
+            epochs: 0,
+            rows: 0,
+        };
+        Self { state: Mutex::new(state), changed: Notify::new() }
+    }
+}
+
+impl ChangelogControl {
+    /// Epochs, rows and position of what is committed.
+    pub fn status(&self) -> ChangelogStatus {
+        let state = self.state.lock();
+        ChangelogStatus { epochs: state.epochs, rows: state.rows, position: state.committed.position() }
+    }
+
+    /// Asks for everything up to `instant_ms` (epoch milliseconds) as soon as the server can give it, instead of at
+    /// the next poll.
+    pub fn hurry(&self, instant_ms: i64) {
+        {
+            let mut state = self.state.lock();
+            state.wanted_ms = state.wanted_ms.max(Some(instant_ms));
+        }
+        self.changed.notify_waiters();
+    }
+
+    /// True when every change before `instant_ms` (epoch milliseconds) is committed in the sink.
+    pub fn has_committed(&self, instant_ms: i64) -> bool {
+        self.status().position.changelog_ms().is_some_and(|next_ms| next_ms >= instant_ms)
+    }
+
+    /// Waits for [`Self::has_committed`].
+    pub async fn committed_up_to(&self, instant_ms: i64) {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if self.has_committed(instant_ms) {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    pub(super) fn work(&self) -> Work {
+        let state = self.state.lock();
+        match state.epoch {
+            Some(_) => Work::Epoch(state.committed),
+            None => Work::All,
+        }
+    }
+
+    pub(super) fn set_current(&self, progress: Progress) {
+        self.state.lock().current = progress;
+    }
+
+    pub(super) fn stopping(&self) -> bool {
+        self.state.lock().stop
+    }
+
+    /// Notes the server's time at a poll.
+    pub(super) fn asked(&self, now_ms: i64) {
+        self.state.lock().asked = Some((Instant::now(), now_ms));
+    }
+
+    /// Waits until the next poll is due, or the read is stopped. The first poll is due at once.
+    pub(super) async fn poll_due(&self, planner: &WindowPlanner, interval: Duration) {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            // Registered before the state is read, so that no notice falls between.
+            changed.as_mut().enable();
+            let due = {
+                let state = self.state.lock();
+                if state.stop {
+                    return;
+                }
+                next_poll(&state, planner, interval)
+            };
+            let Some(due) = due else { return };
+            tokio::select! {
+                () = tokio::time::sleep_until(due) => return,
+                () = changed => {}
+            }
+        }
+    }
+}
+
+/// When to poll next; `None` = now.
+fn next_poll(state: &State, planner: &WindowPlanner, interval: Duration) -> Option<Instant> {
+    let (asked_at, server_ms) = state.asked?;
+    let mut pause = interval;
+    let wanted = planner.bound_ms().or(state.wanted_ms).filter(|wanted| *wanted > planner.next_ms());
+    if let Some(wanted) = wanted {
+        let until_closed = Duration::from_millis(millis_until_closed(wanted, server_ms));
+        pause = pause.min(until_closed.max(SHORTEST_PAUSE));
+    }
+    Some(asked_at + pause)
+}
+
+impl EpochSource for ChangelogControl {
+    fn begin_epoch(&self, epoch: Epoch) {
+        let mut state = self.state.lock();
+        state.epoch = Some(epoch);
+        state.current = state.committed;
+    }
+
+    fn position(&self) -> SourcePosition {
+        self.state.lock().current.position()
+    }
+
+    fn epoch_committed(&self, _epoch: Epoch) {
+        {
+            let mut state = self.state.lock();
+            state.committed = state.current;
+            state.epochs += 1;
+        }
+        self.changed.notify_waiters();
+    }
+
+    fn epoch_aborted(&self, _epoch: Epoch) {
+        let mut state = self.state.lock();
+        state.current = state.committed;
+    }
+
+    fn finished(&self) -> bool {
+        let state = self.state.lock();
+        state.stop || matches!(state.committed, Progress::Changes(planner) if planner.is_done())
+    }
+
+    fn stop(&self) {
+        self.state.lock().stop = true;
+        self.changed.notify_waiters();
+    }
+
+    fn epoch_written(&self, _epoch: Epoch, rows: u64) {
+        self.state.lock().rows += rows;
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used)]
+mod tests {
+    use super::*;
+
+    const INTERVAL: Duration = Duration::from_secs(10);
+
+    #[tokio::test(start_paused = true)]
+    async fn polls_follow_the_interval_and_the_first_is_at_once() {
+        let control = ChangelogControl::default();
+        let planner = WindowPlanner::new(20_000);
+        let started = Instant::now();
+        control.poll_due(&planner, INTERVAL).await;
+        assert_eq!(started.elapsed(), Duration::ZERO);
+        control.asked(20_500);
+        control.poll_due(&planner, INTERVAL).await;
+        assert_eq!(started.elapsed(), INTERVAL);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn bound_and_hurry_shorten_the_pause_to_when_the_instant_is_closed() {
+        let started = Instant::now();
+        let control = ChangelogControl::default();
+        let planner = WindowPlanner::new(20_000);
+        control.asked(20_500);
+        control.hurry(22_000);
+        control.poll_due(&planner, INTERVAL).await;
+        assert_eq!(started.elapsed(), Duration::from_millis(1_501));
+        let control = ChangelogControl::default();
+        control.asked(20_500);
+        control.poll_due(&planner.with_bound(Some(21_000)), INTERVAL).await;
+        assert_eq!(started.elapsed(), Duration::from_millis(1_501 + 501));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn stop_and_hurry_interrupt_an_idle_wait() {
+        let control = ChangelogControl::default();
+        let planner = WindowPlanner::new(20_000);
+        control.asked(20_500);
+        let started = Instant::now();
+        let idle = control.poll_due(&planner, INTERVAL);
+        tokio::pin!(idle);
+        assert!(futures::poll!(idle.as_mut()).is_pending());
+        control.hurry(20_900);
+        idle.await;
+        assert!(started.elapsed() < Duration::from_secs(1));
+        control.asked(21_500);
+        let idle = control.poll_due(&planner, INTERVAL);
+        tokio::pin!(idle);
+        assert!(futures::poll!(idle.as_mut()).is_pending());
+        control.stop();
+        assert!(futures::poll!(idle.as_mut()).is_ready());
+        assert!(control.finished());
+    }
+
+    #[test]
+    fn aborted_epoch_is_replayed_from_the_committed_position() {
+        let control = ChangelogControl::default();
+        assert_eq!(control.work(), Work::All);
+        control.begin_epoch(Epoch::FIRST);
+        control.set_current(Progress::Changes(WindowPlanner::new(20_000)));
+        control.epoch_committed(Epoch::FIRST);
+        control.begin_epoch(Epoch(2));
+        control.set_current(Progress::Changes(WindowPlanner::new(30_000)));
+        assert_eq!(control.position(), SourcePosition::Changelog { next_ms: 30_000 });
+        control.epoch_aborted(Epoch(2));
+        control.begin_epoch(Epoch(3));
+        assert_eq!(control.work(), Work::Epoch(Progress::Changes(WindowPlanner::new(20_000))));
+        assert_eq!(control.status().position, SourcePosition::Changelog { next_ms: 20_000 });
+    }
+}

@@ -1,0 +1,315 @@
+//! The plan node of a changelog read.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use arrow::record_batch::RecordBatch;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{Result as DfResult, internal_err};
+use datafusion::execution::TaskContext;
+use datafusion::physical_expr::EquivalenceProperties;
+use datafusion::physical_plan::coop::cooperative;
+use datafusion::physical_plan::execution_plan::{
+    Boundedness, EmissionType, ReplaceChildrenOptions, SchedulingType, apply_expression_roots,
+};
+use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet};
+use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PhysicalExpr, PlanProperties, SendableRecordBatchStream,
+};
+use futures::{Stream, StreamExt};
+use tokio::sync::OnceCell;
+
+use super::control::ChangelogControl;
+use super::filter::{ChangeFilterState, ChangeFilters};
+use super::reader::{ChangelogSpec, ReadMetrics, Reader};
+use super::row_kind::RowKind;
+use super::server::{ChangelogServer, DorisServer};
+use super::window::Window;
+use crate::client::DorisClient;
+use crate::scan::{MeteredStream, cut_at};
+use crate::sql::HiddenColumns;
+use crate::types::TableIdent;
+
+/// Batches read ahead of the consumer.
+const PREFETCH_BATCHES: usize = 2;
+
+/// Reads a table's changes, after its rows if so asked: one partition, in the order of the changes.
+///
+/// The node is unbounded; with a limit, or bounded by the moment the read started, it says truthfully that it ends.
+/// It evaluates its filters itself, so that none above it gathers rows (and see the `filter` module for what a filter
+/// does to an update).
+///
+/// An execution is free-running and starts at the beginning, unless a coordinator steers the node by
+/// [`Self::control`]: then each execution is one epoch.
+///
+/// # Cancellation
+/// Dropping the stream aborts the read at once and closes its Flight session.
+///
+/// # Delivery
+/// Free-running: every change at least once, as long as the read is not started again. Changes that were committed
+/// in the second before the start of the changelog come again after the snapshot; writing them by key changes nothing.
+#[derive(Debug, Clone)]
+pub struct DorisChangelogExec {
+    server: Arc<dyn ChangelogServer>,
+    spec: Arc<ChangelogSpec>,
+    filters: ChangeFilters,
+    /// Filters as EXPLAIN shows them.
+    filter_text: String,
+    /// Output columns, as indices of the columns read.
+    projection: Arc<[usize]>,
+    fetch: Option<usize>,
+    inserts_only: bool,
+    control: Arc<ChangelogControl>,
+    hidden: Arc<OnceCell<HiddenColumns>>,
+    properties: Arc<PlanProperties>,
+    metrics: ExecutionPlanMetricsSet,
+    baseline: BaselineMetrics,
+    read_metrics: ReadMetrics,
+}
+
+/// What a table asks of a changelog node.
+#[derive(Debug)]
+pub(crate) struct ChangelogRequest {
+    pub spec: ChangelogSpec,
+    /// Conditions over `spec.schema`.
+    pub filters: Vec<Arc<dyn PhysicalExpr>>,
+    /// Output columns, as indices of `spec.schema`.
+    pub projection: Vec<usize>,
+    /// The table only ever gets new rows.
+    pub append_only: bool,
+    pub tablets_per_split: usize,
+}
+
+impl DorisChangelogExec {
+    pub(crate) fn try_new(client: DorisClient, request: ChangelogRequest) -> DfResult<Self> {
+        let spec = &request.spec;
+        let server = DorisServer::new(client, spec.table.clone(), Arc::clone(&spec.columns), request.tablets_per_split);
+        Self::with_server(Arc::new(server), request)
+    }
+
+    pub(super) fn with_server(server: Arc<dyn ChangelogServer>, request: ChangelogRequest) -> DfResult<Self> {
+        let ChangelogRequest { spec, filters, projection, append_only, .. } = request;
+        let kind_column = spec.columns.len();
+        let filters = ChangeFilters::new(filters, kind_column);
+        let filter_text = filters.all().map(|filter| filter.to_string()).collect::<Vec<_>>().join(" AND ");
+        let passing = filters.passing_kinds(&spec.schema, kind_column);
+        let deletes = passing.contains(&RowKind::Delete) || passing.contains(&RowKind::UpdateBefore);
+        let metrics = ExecutionPlanMetricsSet::new();
+        let schema = Arc::new(spec.schema.project(&projection)?);
+        let properties = Self::properties_of(&schema, spec.bounded);
+        Ok(Self {
+            server,
+            spec: Arc::new(spec),
+            filters,
+            filter_text,
+            projection: projection.into(),
+            fetch: None,
+            inserts_only: append_only || !deletes,
+            control: Arc::default(),
+            hidden: Arc::default(),
+            properties: Arc::new(properties),
+            baseline: BaselineMetrics::new(&metrics, 0),
+            read_metrics: ReadMetrics {
+                windows: MetricBuilder::new(&metrics).counter("windows", 0),
+                visible_wait_retries: MetricBuilder::new(&metrics).counter("visible_wait_retries", 0),
+                position_ms: MetricBuilder::new(&metrics).gauge("position_ms", 0),
+            },
+            metrics,
+        })
+    }
+
+    fn properties_of(schema: &SchemaRef, bounded: bool) -> PlanProperties {
+        let boundedness = match bounded {
+            true => Boundedness::Bounded,
+            false => Boundedness::Unbounded { requires_infinite_memory: false },
+        };
+        PlanProperties::new(
+            EquivalenceProperties::new(Arc::clone(schema)),
+            Partitioning::UnknownPartitioning(1),
+            EmissionType::Incremental,
+            boundedness,
+        )
+        .with_scheduling_type(SchedulingType::Cooperative)
+    }
+
+    /// The table read.
+    pub fn table(&self) -> &TableIdent {
+        &self.spec.table
+    }
+
+    /// What steers the read; shared by all copies of the node.
+    pub fn control(&self) -> &Arc<ChangelogControl> {
+        &self.control
+    }
+
+    /// The server's time now, in epoch milliseconds.
+    ///
+    /// # Errors
+    /// As [`DorisClient::current_tso`].
+    pub async fn server_now_ms(&self) -> crate::error::Result<i64> {
+        self.server.now_ms().await
+    }
+
+    /// True when no row of the output is a delete or an update's old half: the table only ever gets new rows, or the
+    /// query's condition on the change kind lets only inserts and new halves through.
+    pub fn inserts_only(&self) -> bool {
+        self.inserts_only
+    }
+
+    /// True when the change kind is among the output columns.
+    pub fn gives_change_kind(&self) -> bool {
+        self.projection.contains(&self.spec.columns.len())
+    }
+
+    fn select(&self, rows: RecordBatch) -> DfResult<RecordBatch> {
+        Ok(rows.project(&self.projection)?)
+    }
+
+    /// Filters and projects what the reader gives.
+    fn finish_rows(
+        &self,
+        input: SendableRecordBatchStream,
+    ) -> impl Stream<Item = DfResult<RecordBatch>> + Send + 'static {
+        let node = self.clone();
+        let state = Some((input, ChangeFilterState::default()));
+        futures::stream::unfold((node, state), |(node, state)| async move {
+            let (mut input, mut filter) = state?;
+            loop {
+                let (batch, state) = match input.next().await {
+                    Some(batch) => {
+                        let batch = batch.and_then(|batch| filter.apply(&node.filters, batch));
+                        (batch, Some((input, filter)))
+                    }
+                    None => match filter.finish(&node.filters).transpose() {
+                        Some(batch) => (batch, None),
+                        None => return None,
+                    },
+                };
+                match batch.and_then(|batch| node.select(batch)) {
+                    Ok(batch) if batch.num_rows() == 0 => match state {
+                        Some((next_input, next_filter)) => (input, filter) = (next_input, next_filter),
+                        None => return None,
+                    },
+                    Ok(batch) => return Some((Ok(batch), (node, state))),
+                    Err(error) => return Some((Err(error), (node, None))),
+                }
+            }
+        })
+    }
+
+    fn example_sql(&self) -> String {
+        let columns: Vec<&str> = self.spec.columns.iter().map(String::as_str).collect();
+        let hidden = self.hidden.get().cloned().unwrap_or_else(HiddenColumns::changelog);
+        let window = Window { start_ms: 0, end_ms: 1000 };
+        let sql = self.spec.select(&columns, &hidden, window).body().unwrap_or_default();
+        let [start, end] = [window.start_ms, window.end_ms].map(|ms| crate::sql::utc_text(ms).unwrap_or_default());
+        sql.replace(&start, "<start>").replace(&end, "<end>")
+    }
+}
+
+impl DisplayAs for DorisChangelogExec {
+    fn fmt_as(&self, format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ChangelogSpec { table, snapshot, bounded, .. } = self.spec.as_ref();
+        let mut facts = vec![
+            ("table", table.to_string()),
+            ("mode", if *snapshot { "initial" } else { "latest" }.to_string()),
+            ("unbounded", (!bounded && self.fetch.is_none()).to_string()),
+        ];
+        if let Some(fetch) = self.fetch {
+            facts.push(("fetch", fetch.to_string()));
+        }
+        if !self.filter_text.is_empty() {
+            facts.push(("filters", format!("[{}]", self.filter_text)));
+        }
+        if !matches!(format, DisplayFormatType::Default) {
+            facts.push(("poll_interval", format!("{:?}", self.spec.poll_interval)));
+        }
+        facts.push(("sql", format!("[{}]", self.example_sql())));
+        match format {
+            DisplayFormatType::Default | DisplayFormatType::Verbose => {
+                let facts: Vec<String> = facts.into_iter().map(|(key, value)| format!("{key}={value}")).collect();
+                write!(f, "DorisChangelogExec: {}", facts.join(", "))
+            }
+            DisplayFormatType::TreeRender => {
+                facts.into_iter().try_for_each(|(key, value)| writeln!(f, "{key}={value}"))
+            }
+        }
+    }
+}
+
+impl ExecutionPlan for DorisChangelogExec {
+    fn name(&self) -> &str {
+        "DorisChangelogExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![]
+    }
+
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> DfResult<TreeNodeRecursion>,
+    ) -> DfResult<TreeNodeRecursion> {
+        apply_expression_roots(self.filters.all(), f)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+        _options: ReplaceChildrenOptions,
+    ) -> DfResult<Arc<dyn ExecutionPlan>> {
+        if children.is_empty() { Ok(self) } else { internal_err!("DorisChangelogExec has no children") }
+    }
+
+    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> DfResult<Arc<dyn ExecutionPlan>> {
+        if children.is_empty() { Ok(self) } else { internal_err!("DorisChangelogExec has no children") }
+    }
+
+    fn execute(&self, partition: usize, _context: Arc<TaskContext>) -> DfResult<SendableRecordBatchStream> {
+        if partition != 0 {
+            return internal_err!("DorisChangelogExec has no partition {partition}");
+        }
+        let reader = Reader {
+            server: Arc::clone(&self.server),
+            spec: Arc::clone(&self.spec),
+            control: Arc::clone(&self.control),
+            hidden: Arc::clone(&self.hidden),
+            metrics: self.read_metrics.clone(),
+        };
+        let work = self.control.work();
+        let read_schema = Arc::clone(&self.spec.schema);
+        // The reading task starts with the first poll, not here.
+        let input = futures::stream::once(async move {
+            let mut builder = RecordBatchReceiverStreamBuilder::new(read_schema, PREFETCH_BATCHES);
+            let output = builder.tx();
+            builder.spawn(async move { reader.run(work, output).await.map_err(Into::into) });
+            builder.build()
+        });
+        let input = datafusion::physical_plan::stream::RecordBatchStreamAdapter::new(
+            Arc::clone(&self.spec.schema),
+            input.flatten(),
+        );
+        let rows = cut_at(self.finish_rows(Box::pin(input)), self.fetch);
+        let stream = MeteredStream::new(self.schema(), rows, self.baseline.clone());
+        Ok(Box::pin(cooperative(stream)))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+
+    fn with_fetch(&self, fetch: Option<usize>) -> Option<Arc<dyn ExecutionPlan>> {
+        let properties = Self::properties_of(&self.schema(), self.spec.bounded || fetch.is_some());
+        Some(Arc::new(Self { fetch, properties: Arc::new(properties), ..self.clone() }))
+    }
+
+    fn fetch(&self) -> Option<usize> {
+        self.fetch
+    }
+}

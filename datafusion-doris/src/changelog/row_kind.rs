@@ -1,0 +1,202 @@
+//! Row kinds, and the hidden columns that carry them.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, Int64Array, StringArray};
+use arrow::compute::{CastOptions, cast_with_options};
+use arrow::datatypes::{DataType, Int64Type, Schema};
+
+use crate::error::{Error, Result};
+use crate::types::TableIdent;
+
+/// What a row of a changelog says about its key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RowKind {
+    /// `+I`: the row is new.
+    Insert,
+    /// `-U`: the row as it was before an update.
+    UpdateBefore,
+    /// `+U`: the row as it is after an update.
+    UpdateAfter,
+    /// `-D`: the row is gone.
+    Delete,
+}
+
+impl RowKind {
+    /// All kinds.
+    pub const ALL: [RowKind; 4] = [RowKind::Insert, RowKind::UpdateBefore, RowKind::UpdateAfter, RowKind::Delete];
+
+    /// The text in the change kind column.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            RowKind::Insert => "+I",
+            RowKind::UpdateBefore => "-U",
+            RowKind::UpdateAfter => "+U",
+            RowKind::Delete => "-D",
+        }
+    }
+
+    /// The kind of an operation code of `@incr`: 0 insert, 1 delete, 2 update before, 3 update after.
+    pub fn from_operation(code: i64) -> Option<Self> {
+        match code {
+            0 => Some(RowKind::Insert),
+            1 => Some(RowKind::Delete),
+            2 => Some(RowKind::UpdateBefore),
+            3 => Some(RowKind::UpdateAfter),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for RowKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A change kind column of `rows` times the same kind.
+pub(super) fn constant_kinds(kind: RowKind, rows: usize) -> ArrayRef {
+    Arc::new(StringArray::from_iter_values(std::iter::repeat_n(kind.as_str(), rows)))
+}
+
+/// Where the columns of a window's result are: the hidden ones are found by name, the others keep their order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ResultColumns {
+    pub tso: usize,
+    pub lsn: usize,
+    pub operation: usize,
+    pub business: Vec<usize>,
+}
+
+impl ResultColumns {
+    /// Finds the three hidden columns by suffix, whatever their spelling, case and position.
+    pub fn locate(table: &TableIdent, schema: &Schema, business: usize) -> Result<Self> {
+        let hidden = |suffix: &str| {
+            let mut found = (0..schema.fields().len()).filter(|i| is_hidden(schema.field(*i).name(), suffix));
+            match (found.next(), found.next()) {
+                (Some(index), None) => Ok(index),
+                _ => Err(Error::Changelog {
+                    table: table.to_string(),
+                    reason: format!(
+                        "the result must hold exactly one TSO, LSN and OP column, but its columns are {}",
+                        names(schema)
+                    ),
+                }),
+            }
+        };
+        let (tso, lsn, operation) = (hidden("_TSO__")?, hidden("_LSN__")?, hidden("_OP__")?);
+        let others: Vec<usize> = (0..schema.fields().len()).filter(|i| ![tso, lsn, operation].contains(i)).collect();
+        if others.len() != business {
+            return Err(Error::Changelog {
+                table: table.to_string(),
+                reason: format!("expected {business} columns and three hidden ones, got {}", names(schema)),
+            });
+        }
+        Ok(Self { tso, lsn, operation, business: others })
+    }
+}
+
+fn is_hidden(name: &str, suffix: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    (name.starts_with("__DORIS_CHANGELOG_") || name.starts_with("__DORIS_BINLOG_")) && name.ends_with(suffix)
+}
+
+fn names(schema: &Schema) -> String {
+    schema.fields().iter().map(|field| field.name().as_str()).collect::<Vec<_>>().join(", ")
+}
+
+/// The change kind column of operation codes, which come as any integer, a decimal or a text of one.
+pub(super) fn decode_kinds(table: &TableIdent, codes: &ArrayRef) -> Result<ArrayRef> {
+    let invalid = |what: String| Error::Changelog {
+        table: table.to_string(),
+        reason: format!("{what} is not an operation code (0 insert, 1 delete, 2 update before, 3 update after)"),
+    };
+    let codes = integers(codes).ok_or_else(|| invalid(format!("a value of type {}", codes.data_type())))?;
+    if codes.null_count() > 0 {
+        return Err(invalid("null".into()));
+    }
+    let mut kinds = Vec::with_capacity(codes.len());
+    for code in codes.values() {
+        kinds.push(RowKind::from_operation(*code).ok_or_else(|| invalid(code.to_string()))?.as_str());
+    }
+    Ok(Arc::new(StringArray::from(kinds)))
+}
+
+fn integers(codes: &ArrayRef) -> Option<Int64Array> {
+    if codes.data_type().is_floating() {
+        return None;
+    }
+    let exact = CastOptions { safe: false, ..Default::default() };
+    let cast = cast_with_options(codes, &DataType::Int64, &exact).ok()?;
+    Some(cast.as_primitive::<Int64Type>().clone())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used)]
+mod tests {
+    use arrow::array::{Decimal128Array, Int8Array, Int64Array};
+    use arrow::datatypes::Field;
+
+    use super::*;
+
+    fn table() -> TableIdent {
+        TableIdent { database: "db".into(), table: "t".into() }
+    }
+
+    fn schema(names: &[&str]) -> Schema {
+        Schema::new(names.iter().map(|name| Field::new(*name, DataType::Int64, true)).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn hidden_columns_are_found_by_name_in_any_order_and_spelling() {
+        let odd = schema(&["__DORIS_BINLOG_LSN__", "id", "__DORIS_BINLOG_OP__", "name", "__doris_binlog_tso__"]);
+        let found = ResultColumns::locate(&table(), &odd, 2).unwrap();
+        assert_eq!(found, ResultColumns { tso: 4, lsn: 0, operation: 2, business: vec![1, 3] });
+        let new = schema(&["id", "__DORIS_CHANGELOG_TSO__", "__DORIS_CHANGELOG_LSN__", "__DORIS_CHANGELOG_OP__"]);
+        assert_eq!(ResultColumns::locate(&table(), &new, 1).unwrap().business, vec![0]);
+    }
+
+    #[test]
+    fn missing_or_doubled_hidden_column_is_an_error_that_lists_the_columns() {
+        let missing = schema(&["id", "__DORIS_BINLOG_LSN__", "__DORIS_BINLOG_OP__"]);
+        let error = ResultColumns::locate(&table(), &missing, 1).unwrap_err().to_string();
+        assert!(error.contains("exactly one") && error.contains("id, __DORIS_BINLOG_LSN__"), "{error}");
+        let doubled =
+            schema(&["__DORIS_BINLOG_TSO__", "__DORIS_CHANGELOG_TSO__", "__DORIS_BINLOG_LSN__", "__DORIS_BINLOG_OP__"]);
+        assert!(ResultColumns::locate(&table(), &doubled, 0).is_err());
+    }
+
+    #[test]
+    fn a_column_of_the_user_that_ends_like_a_hidden_one_is_not_taken() {
+        let mine = schema(&["MY_TSO__", "__DORIS_BINLOG_TSO__", "__DORIS_BINLOG_LSN__", "__DORIS_BINLOG_OP__"]);
+        assert_eq!(ResultColumns::locate(&table(), &mine, 1).unwrap().business, vec![0]);
+    }
+
+    #[test]
+    fn operation_codes_come_as_any_integer_decimal_or_text() {
+        let expected = StringArray::from(vec!["+I", "-D", "-U", "+U"]);
+        let forms: [ArrayRef; 4] = [
+            Arc::new(Int8Array::from(vec![0, 1, 2, 3])),
+            Arc::new(Int64Array::from(vec![0, 1, 2, 3])),
+            Arc::new(StringArray::from(vec!["0", "1", "2", "3"])),
+            Arc::new(Decimal128Array::from(vec![0, 1, 2, 3]).with_precision_and_scale(27, 0).unwrap()),
+        ];
+        for form in forms {
+            assert_eq!(decode_kinds(&table(), &form).unwrap().as_string::<i32>(), &expected);
+        }
+    }
+
+    #[test]
+    fn unknown_operation_code_is_an_error_that_names_it() {
+        for code in [4, 9, -1, 1 << 32] {
+            let codes: ArrayRef = Arc::new(Int64Array::from(vec![0, code]));
+            let error = decode_kinds(&table(), &codes).unwrap_err().to_string();
+            assert!(error.contains(&format!("{code} is not an operation code")), "{error}");
+        }
+        let null: ArrayRef = Arc::new(Int64Array::from(vec![None]));
+        assert!(decode_kinds(&table(), &null).unwrap_err().to_string().contains("null is not"));
+        let text: ArrayRef = Arc::new(StringArray::from(vec!["x"]));
+        assert!(decode_kinds(&table(), &text).is_err());
+    }
+}

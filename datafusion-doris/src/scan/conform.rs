@@ -1,0 +1,338 @@
+//! Turns batches as they came over the wire into batches of the declared schema.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+use arrow::array::timezone::Tz;
+use arrow::array::{
+    Array, ArrayRef, AsArray, Decimal256Array, FixedSizeBinaryArray, ListArray, MapArray, PrimitiveArray,
+    RecordBatchOptions, StringArray, StructArray, new_null_array,
+};
+use arrow::compute::{CastOptions, cast_with_options};
+use arrow::datatypes::{
+    ArrowTimestampType, DataType, Field, FieldRef, SchemaRef, TimeUnit, TimestampMicrosecondType,
+    TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt32Type, i256,
+};
+use arrow::error::ArrowError;
+use arrow::record_batch::RecordBatch;
+use chrono::{DateTime, Offset, TimeZone};
+
+use crate::error::{Error, Result};
+use crate::types::{DorisType, WireAction, wire_action};
+
+type Converted = Result<ArrayRef, ArrowError>;
+
+/// Casts fail on a value that does not fit, instead of making it NULL.
+const EXACT: CastOptions<'static> =
+    CastOptions { safe: false, format_options: arrow::util::display::FormatOptions::new() };
+
+/// Conforms the batches of one stream: columns by position, types by the table of [`wire_action`], nulls checked.
+///
+/// What to do per column is decided once per wire schema; columns of equal type cost nothing.
+#[derive(Debug)]
+pub(crate) struct Conformer {
+    table: String,
+    schema: SchemaRef,
+    types: Arc<[DorisType]>,
+    plan: Option<(SchemaRef, Vec<WireAction>)>,
+}
+
+impl Conformer {
+    /// Conforms to `schema`, whose columns have the Doris types `types`; `table` is for error texts.
+    pub fn new(table: impl Into<String>, schema: SchemaRef, types: Arc<[DorisType]>) -> Self {
+        Self { table: table.into(), schema, types, plan: None }
+    }
+
+    /// `batch` as a batch of the declared schema.
+    ///
+    /// # Errors
+    /// [`Error::Schema`] that names the column: another number of columns, a type or value that cannot be converted
+    /// exactly, NULL in a column that is declared NOT NULL.
+    pub fn conform(&mut self, batch: &RecordBatch) -> Result<RecordBatch> {
+        let known = self.plan.as_ref().is_some_and(|(wire, _)| Arc::ptr_eq(wire, batch.schema_ref()));
+        if !known {
+            let actions = self.decide(batch)?;
+            self.plan = Some((batch.schema(), actions));
+        }
+        let actions = self.plan.as_ref().map(|(_, actions)| actions.as_slice()).unwrap_or_default();
+        let mut columns = Vec::with_capacity(actions.len());
+        for ((action, column), field) in actions.iter().zip(batch.columns()).zip(self.schema.fields()) {
+            let converted = convert(action, column, field.data_type())
+                .map_err(|error| self.error(format!("column '{}': {error}", field.name())))?;
+            if !field.is_nullable() && converted.null_count() > 0 {
+                return Err(self.error(format!(
+                    "column '{}' is declared not null, but doris sent a null: declare it nullable",
+                    field.name()
+                )));
+            }
+            columns.push(converted);
+        }
+        let rows = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &rows)?)
+    }
+
+    fn decide(&self, batch: &RecordBatch) -> Result<Vec<WireAction>> {
+        let (wire, wanted) = (batch.num_columns(), self.schema.fields().len());
+        if wire != wanted {
+            return Err(self.error(format!("doris sent {wire} columns where {wanted} were asked for")));
+        }
+        let columns = batch.columns().iter().zip(self.schema.fields()).zip(self.types.iter());
+        columns
+            .map(|((column, field), doris)| {
+                wire_action(doris, column.data_type(), field.data_type())
+                    .map_err(|reason| self.error(format!("column '{}': {reason}", field.name())))
+            })
+            .collect()
+    }
+
+    fn error(&self, reason: String) -> Error {
+        Error::schema(&self.table, reason)
+    }
+}
+
+/// Carries out one decision.
+fn convert(action: &WireAction, array: &ArrayRef, target: &DataType) -> Converted {
+    match action {
+        WireAction::Keep => Ok(Arc::clone(array)),
+        WireAction::Cast | WireAction::TextToDecimal | WireAction::TextToDate | WireAction::TextToTimestamp => {
+            cast_with_options(array, target, &EXACT)
+        }
+        WireAction::Nulls => Ok(new_null_array(target, array.len())),
+        WireAction::LocalWallClock { zone } => local_wall_clock(array, zone, target),
+        WireAction::Int128ToDecimal => {
+            let wide = int128_values(array)?.map(|value| value.map(i256::from_i128));
+            let wide: Decimal256Array = wide.collect();
+            let DataType::Decimal256(precision, scale) = target else {
+                return Err(ArrowError::CastError(format!("{target} is no decimal")));
+            };
+            Ok(Arc::new(wide.with_precision_and_scale(*precision, *scale)?))
+        }
+        WireAction::Int128ToText => {
+            let text = int128_values(array)?.map(|value| value.map(|value| value.to_string()));
+            Ok(Arc::new(text.collect::<StringArray>()))
+        }
+        WireAction::BitsToIpv4Text => {
+            // 32 bits of either signedness: the pattern counts.
+            let bits = match array.data_type() {
+                DataType::UInt32 => array.as_primitive::<UInt32Type>().clone(),
+                _ => array.as_primitive::<arrow::datatypes::Int32Type>().unary::<_, UInt32Type>(|bits| bits as u32),
+            };
+            let text = bits.iter().map(|bits| bits.map(|bits| Ipv4Addr::from(bits).to_string()));
+            Ok(Arc::new(text.collect::<StringArray>()))
+        }
+        WireAction::Ipv6Text => {
+            let text = cast_with_options(array, &DataType::Utf8, &EXACT)?;
+            let text = text.as_string::<i32>().iter().map(|text| text.map(ipv6_text).transpose());
+            Ok(Arc::new(text.collect::<Result<StringArray, _>>()?))
+        }
+        WireAction::List(element) => convert_list(element, array, target),
+        WireAction::Map(key, value) => convert_map(key, value, array, target),
+        WireAction::Struct(actions) => convert_struct(actions, array, target),
+    }
+}
+
+fn int128_values(array: &ArrayRef) -> Result<impl Iterator<Item = Option<i128>> + '_, ArrowError> {
+    let bytes = array
+        .as_any()
+        .downcast_ref::<FixedSizeBinaryArray>()
+        .filter(|bytes| bytes.value_length() == 16)
+        .ok_or_else(|| ArrowError::CastError("expected 16 bytes per value".into()))?;
+    Ok(bytes.iter().map(|value| value.and_then(|bytes| <[u8; 16]>::try_from(bytes).ok()).map(i128::from_le_bytes)))
+}
+
+/// Old servers send the address as one decimal number.
+fn ipv6_text(text: &str) -> Result<String, ArrowError> {
+    if text.contains(':') {
+        return Ok(text.to_string());
+    }
+    let number: u128 =
+        text.trim().parse().map_err(|_| ArrowError::CastError(format!("'{text}' is no ipv6 address")))?;
+    Ok(Ipv6Addr::from(number).to_string())
+}
+
+/// The instant's wall clock in `zone`, without the zone.
+fn local_wall_clock(array: &ArrayRef, zone: &Arc<str>, target: &DataType) -> Converted {
+    let DataType::Timestamp(unit, None) = target else {
+        return Err(ArrowError::CastError(format!("{target} is no timestamp without zone")));
+    };
+    let instants = cast_with_options(array, &DataType::Timestamp(*unit, Some(Arc::clone(zone))), &EXACT)?;
+    if matches!(zone.as_ref(), "UTC" | "Z" | "+00:00" | "Etc/UTC") {
+        return drop_zone(&instants, *unit, Some);
+    }
+    let zone: Tz = zone.parse()?;
+    let shift = |value: i64| {
+        let per_second: i64 = match unit {
+            TimeUnit::Second => 1,
+            TimeUnit::Millisecond => 1_000,
+            TimeUnit::Microsecond => 1_000_000,
+            TimeUnit::Nanosecond => 1_000_000_000,
+        };
+        let instant = DateTime::from_timestamp(value.div_euclid(per_second), 0)?.naive_utc();
+        let offset = i64::from(zone.offset_from_utc_datetime(&instant).fix().local_minus_utc());
+        value.checked_add(offset.checked_mul(per_second)?)
+    };
+    drop_zone(&instants, *unit, shift)
+}
+
+fn drop_zone(instants: &ArrayRef, unit: TimeUnit, shift: impl Fn(i64) -> Option<i64>) -> Converted {
+    fn shifted<T: ArrowTimestampType>(array: &ArrayRef, shift: impl Fn(i64) -> Option<i64>) -> Converted {
+        let shifted: PrimitiveArray<T> = array.as_primitive::<T>().try_unary(|value| {
+            shift(value).ok_or_else(|| ArrowError::CastError(format!("instant {value} has no local time")))
+        })?;
+        Ok(Arc::new(shifted))
+    }
+    match unit {
+        TimeUnit::Second => shifted::<TimestampSecondType>(instants, shift),
+        TimeUnit::Millisecond => shifted::<TimestampMillisecondType>(instants, shift),
+        TimeUnit::Microsecond => shifted::<TimestampMicrosecondType>(instants, shift),
+        TimeUnit::Nanosecond => shifted::<TimestampNanosecondType>(instants, shift),
+    }
+}
+
+fn mismatch(array: &ArrayRef, target: &DataType) -> ArrowError {
+    ArrowError::CastError(format!("{} cannot become {target}", array.data_type()))
+}
+
+fn convert_list(element: &WireAction, array: &ArrayRef, target: &DataType) -> Converted {
+    let (Some(list), DataType::List(field)) = (array.as_list_opt::<i32>(), target) else {
+        return Err(mismatch(array, target));
+    };
+    let values = convert(element, list.values(), field.data_type())?;
+    let list = ListArray::try_new(Arc::clone(field), list.offsets().clone(), values, list.nulls().cloned())?;
+    Ok(Arc::new(list))
+}
+
+fn convert_map(key: &WireAction, value: &WireAction, array: &ArrayRef, target: &DataType) -> Converted {
+    let (Some(map), DataType::Map(entries, sorted)) = (array.as_map_opt(), target) else {
+        return Err(mismatch(array, target));
+    };
+    let DataType::Struct(fields) = entries.data_type() else {
+        return Err(mismatch(array, target));
+    };
+    let keys = convert(key, map.keys(), fields[0].data_type())?;
+    let values = convert(value, map.values(), fields[1].data_type())?;
+    let pairs = StructArray::try_new(fields.clone(), vec![keys, values], map.entries().nulls().cloned())?;
+    let map = MapArray::try_new(Arc::clone(entries), map.offsets().clone(), pairs, map.nulls().cloned(), *sorted)?;
+    Ok(Arc::new(map))
+}
+
+fn convert_struct(actions: &[WireAction], array: &ArrayRef, target: &DataType) -> Converted {
+    let (Some(row), DataType::Struct(fields)) = (array.as_struct_opt(), target) else {
+        return Err(mismatch(array, target));
+    };
+    let columns = actions.iter().zip(row.columns()).zip(fields);
+    let columns = columns.map(|((action, column), field): (_, &FieldRef)| convert(action, column, field.data_type()));
+    let columns = columns.collect::<Result<Vec<_>, _>>()?;
+    let row = StructArray::try_new_with_length(fields.clone(), columns, row.nulls().cloned(), row.len())?;
+    Ok(Arc::new(row))
+}
+
+/// Checks that a column of type `doris` can be read as `field` declares it.
+///
+/// # Errors
+/// The reason, when not every value can be represented exactly.
+pub(crate) fn check_readable(doris: &DorisType, field: &Field) -> Result<(), String> {
+    wire_action(doris, &doris.arrow_type()?, field.data_type()).map(|_| ())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used)]
+mod tests {
+    use arrow::array::{DictionaryArray, Int32Array, Int64Array, TimestampMicrosecondArray};
+    use arrow::datatypes::{Int32Type, Schema};
+
+    use super::*;
+
+    fn one(doris: DorisType, target: DataType, nullable: bool, column: ArrayRef) -> Result<ArrayRef> {
+        let schema = Arc::new(Schema::new(vec![Field::new("c", target, nullable)]));
+        let wire = Arc::new(Schema::new(vec![Field::new("whatever_1", column.data_type().clone(), true)]));
+        let batch = RecordBatch::try_new(wire, vec![column]).unwrap();
+        let conformed = Conformer::new("db.t", schema, vec![doris].into()).conform(&batch)?;
+        Ok(Arc::clone(conformed.column(0)))
+    }
+
+    fn micros() -> DataType {
+        DataType::Timestamp(TimeUnit::Microsecond, None)
+    }
+
+    #[test]
+    fn dictionary_becomes_values() {
+        let wire: DictionaryArray<Int32Type> = vec!["a", "b", "a"].into_iter().collect();
+        let read = one(DorisType::String, DataType::Utf8, true, Arc::new(wire)).unwrap();
+        assert_eq!(read.as_string::<i32>(), &StringArray::from(vec!["a", "b", "a"]));
+    }
+
+    #[test]
+    fn zoned_datetime_shows_its_wall_clock_and_naive_one_its_digits() {
+        // 2024-07-01 12:00:00 in Berlin is 10:00 UTC.
+        let utc = 1_719_828_000_000_000;
+        let digits = utc + 7_200_000_000;
+        let zoned = TimestampMicrosecondArray::from(vec![utc]).with_timezone("Europe/Berlin");
+        let read = one(DorisType::DateTime(6), micros(), true, Arc::new(zoned)).unwrap();
+        assert_eq!(read.as_primitive::<TimestampMicrosecondType>().value(0), digits);
+        let utc_zone = TimestampMicrosecondArray::from(vec![utc]).with_timezone("UTC");
+        let read = one(DorisType::DateTime(6), micros(), true, Arc::new(utc_zone)).unwrap();
+        assert_eq!(read.as_primitive::<TimestampMicrosecondType>().value(0), utc);
+        let naive = TimestampMicrosecondArray::from(vec![utc]);
+        let read = one(DorisType::DateTime(6), micros(), true, Arc::new(naive)).unwrap();
+        assert_eq!(read.as_primitive::<TimestampMicrosecondType>().value(0), utc);
+    }
+
+    #[test]
+    fn largeint_is_exact_at_both_ends() {
+        let texts = StringArray::from(vec![i128::MAX.to_string(), i128::MIN.to_string()]);
+        let read = one(DorisType::LargeInt, DataType::Decimal256(39, 0), true, Arc::new(texts)).unwrap();
+        let values = read.as_primitive::<arrow::datatypes::Decimal256Type>();
+        assert_eq!(values.value(0), i256::from_i128(i128::MAX));
+        assert_eq!(values.value(1), i256::from_i128(i128::MIN));
+        let bytes = FixedSizeBinaryArray::try_from_iter([i128::MIN.to_le_bytes()].iter()).unwrap();
+        let read = one(DorisType::LargeInt, DataType::Decimal256(39, 0), true, Arc::new(bytes)).unwrap();
+        assert_eq!(read.as_primitive::<arrow::datatypes::Decimal256Type>().value(0), i256::from_i128(i128::MIN));
+    }
+
+    #[test]
+    fn addresses_are_texts_whatever_the_wire_form() {
+        let bits = Int32Array::from(vec![-1_062_731_519]);
+        let read = one(DorisType::Ipv4, DataType::Utf8, true, Arc::new(bits)).unwrap();
+        assert_eq!(read.as_string::<i32>().value(0), "192.168.1.1");
+        let number = StringArray::from(vec!["1", "::2"]);
+        let read = one(DorisType::Ipv6, DataType::Utf8, true, Arc::new(number)).unwrap();
+        assert_eq!(read.as_string::<i32>(), &StringArray::from(vec!["::1", "::2"]));
+    }
+
+    #[test]
+    fn null_in_a_not_null_column_is_an_error_that_names_the_column() {
+        let nulls = Int64Array::from(vec![Some(1), None]);
+        let error = one(DorisType::BigInt, DataType::Int64, false, Arc::new(nulls)).unwrap_err().to_string();
+        assert!(error.contains("db.t") && error.contains("column 'c'"), "{error}");
+    }
+
+    #[test]
+    fn narrowing_type_is_refused_and_widening_one_is_exact() {
+        let wide = Int64Array::from(vec![1]);
+        let error = one(DorisType::BigInt, DataType::Int32, true, Arc::new(wide)).unwrap_err().to_string();
+        assert!(error.contains("column 'c'"), "{error}");
+        let narrow = Int32Array::from(vec![7]);
+        let read = one(DorisType::Int, DataType::Int64, true, Arc::new(narrow)).unwrap();
+        assert_eq!(read.as_primitive::<arrow::datatypes::Int64Type>().value(0), 7);
+    }
+
+    #[test]
+    fn nested_values_are_converted_and_keep_their_nulls() {
+        let wire = ListArray::from_iter_primitive::<Int32Type, _, _>(vec![Some(vec![Some(1), None]), None]);
+        let target = DataType::List(Arc::new(Field::new("item", DataType::Int64, true)));
+        let read = one(DorisType::Array(Box::new(DorisType::Int)), target, true, Arc::new(wire)).unwrap();
+        let read = read.as_list::<i32>();
+        assert!(read.is_null(1));
+        assert_eq!(read.value(0).as_primitive::<arrow::datatypes::Int64Type>(), &Int64Array::from(vec![Some(1), None]));
+    }
+
+    #[test]
+    fn batch_without_columns_keeps_its_row_count() {
+        let none = Arc::new(Schema::empty());
+        let rows = RecordBatchOptions::new().with_row_count(Some(3));
+        let batch = RecordBatch::try_new_with_options(Arc::clone(&none), vec![], &rows).unwrap();
+        let read = Conformer::new("db.t", none, Arc::new([])).conform(&batch).unwrap();
+        assert_eq!(read.num_rows(), 3);
+    }
+}

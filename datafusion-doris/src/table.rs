@@ -1,0 +1,414 @@
+//! A Doris table in DataFusion.
+
+mod schema;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::catalog::{ScanArgs, ScanResult, Session, TableProvider};
+use datafusion::common::tree_node::TreeNode;
+use datafusion::common::{Constraint, Constraints, DFSchema, Result as DfResult, ScalarValue};
+use datafusion::datasource::TableType;
+use datafusion::logical_expr::dml::InsertOp;
+use datafusion::logical_expr::expr_rewriter::unnormalize_cols;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, lit};
+use datafusion::physical_expr::expressions::{Column, Literal};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::empty::EmptyExec;
+use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
+
+use self::schema::{BoundSchema, KindColumn};
+use crate::changelog::{
+    ChangelogRequest, ChangelogSpec, DorisChangelogExec, RowKind, changelogs, epoch_sources, read_schema,
+};
+use crate::client::DorisClient;
+use crate::error::{Error, Result};
+use crate::options::{DorisOptions, ScanMode};
+use crate::scan::{DorisScanExec, ScanPlan, plan_scan};
+use crate::sink::{DorisSink, DorisSinkExec};
+use crate::sql::filter_sql;
+use crate::types::{KeyModel, TableSchema};
+
+/// A table of Doris as a [`TableProvider`]: a snapshot, a changelog, a target of INSERT.
+///
+/// | `source.scan.mode` | a scan gives | schema |
+/// | --- | --- | --- |
+/// | `snapshot` (default) | the rows of now, bounded | the columns |
+/// | `initial` | the rows of now as `+I`, then the changes | the columns, then `__change_kind` |
+/// | `latest` | the changes from now on | the columns, then `__change_kind` |
+///
+/// `__change_kind` (see `source.changelog.change-kind-column`) is Utf8, not null, and one of `+I`, `-U`, `+U`, `-D`.
+/// In a changelog the columns outside of the key are nullable: a delete without historical values has only its key.
+///
+/// As a target, the table takes its columns, and with `sink.change-kind-column` that column too, last: `-D` deletes the
+/// row's key. A table with that option has the column in its schema when it is read as well; a snapshot then gives
+/// `+I` for every row.
+#[derive(Debug)]
+pub struct DorisTable {
+    client: DorisClient,
+    options: Arc<DorisOptions>,
+    doris: Arc<TableSchema>,
+    bound: BoundSchema,
+    constraints: Option<Constraints>,
+    defaults: HashMap<String, Expr>,
+}
+
+/// Makes a [`DorisTable`].
+#[derive(Debug)]
+#[must_use]
+pub struct DorisTableBuilder {
+    options: DorisOptions,
+    client: Option<DorisClient>,
+    declared: Option<SchemaRef>,
+    defaults: HashMap<String, Expr>,
+}
+
+impl DorisTableBuilder {
+    /// A table of `options`, with the columns of the table in Doris.
+    pub fn new(options: DorisOptions) -> Self {
+        Self { options, client: None, declared: None, defaults: HashMap::new() }
+    }
+
+    /// Uses an existing client, so that several tables of one cluster share its connections.
+    pub fn with_client(mut self, client: DorisClient) -> Self {
+        self.client = Some(client);
+        self
+    }
+
+    /// Declares the columns: a subset of those in Doris, in any order, with types to which Doris' values convert
+    /// exactly. Default: all columns, with the types of the type mapping.
+    pub fn with_schema(mut self, schema: SchemaRef) -> Self {
+        self.declared = Some(schema);
+        self
+    }
+
+    /// Values for columns that an INSERT leaves out, by name.
+    pub fn with_column_defaults(mut self, defaults: HashMap<String, Expr>) -> Self {
+        self.defaults = defaults;
+        self
+    }
+
+    /// Reads the table's schema from Doris and checks options and declared columns against it.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for options that contradict each other, [`Error::Schema`] when the table does not exist, or
+    /// names the declared column that does not fit; [`Error::Auth`], [`Error::Transport`].
+    pub async fn build(self) -> Result<DorisTable> {
+        let Self { options, client, declared, mut defaults } = self;
+        let client = match client {
+            Some(client) => client,
+            None => DorisClient::try_new(Arc::new(options.connection.clone()))?,
+        };
+        let doris = client.table_schema(&options.table).await?;
+        let kind = kind_column(&options, &doris)?;
+        let bound = BoundSchema::bind(&doris, declared.as_ref(), kind)?;
+        if let KindColumn::Sink(name) = bound.kind() {
+            defaults.entry(name.clone()).or_insert_with(|| lit(RowKind::Insert.as_str()));
+        }
+        let constraints = match options.read.mode {
+            ScanMode::Snapshot => bound.primary_key(&doris),
+            ScanMode::Initial | ScanMode::Latest => None,
+        };
+        let constraints = constraints.map(|key| Constraints::new_unverified(vec![Constraint::PrimaryKey(key)]));
+        let (options, doris) = (Arc::new(options), Arc::new(doris));
+        Ok(DorisTable { client, options, doris, bound, constraints, defaults })
+    }
+}
+
+/// Which change kind column the table has, if any.
+fn kind_column(options: &DorisOptions, doris: &TableSchema) -> Result<KindColumn> {
+    let sink = options.sink.change_kind_column.as_ref();
+    let kind = match options.read.mode {
+        ScanMode::Snapshot if options.read.bounded.is_some() => {
+            return Err(Error::config(
+                "source.scan.bounded-mode",
+                "is for changelogs; a snapshot ends by itself (set 'source.scan.mode' to initial or latest)",
+            ));
+        }
+        ScanMode::Snapshot => sink.map_or(KindColumn::None, |name| KindColumn::Sink(name.clone())),
+        ScanMode::Initial | ScanMode::Latest if sink.is_some() => {
+            return Err(Error::config(
+                "sink.change-kind-column",
+                "is for targets; declare the changelog to read and the table to write as two external tables",
+            ));
+        }
+        ScanMode::Initial | ScanMode::Latest => {
+            if !matches!(doris.model, Some(KeyModel::Unique | KeyModel::Duplicate)) {
+                return Err(Error::schema(
+                    &doris.table,
+                    "has no changelog: only DUPLICATE and UNIQUE (merge-on-write) tables can record one",
+                ));
+            }
+            KindColumn::Source(options.read.change_kind_column.clone())
+        }
+    };
+    if let KindColumn::Sink(name) | KindColumn::Source(name) = &kind
+        && doris.column(name).is_some()
+    {
+        let option = match kind {
+            KindColumn::Sink(_) => "sink.change-kind-column",
+            _ => "source.changelog.change-kind-column",
+        };
+        return Err(Error::config(
+            option,
+            format!("table {} has a column '{name}' itself, choose another", doris.table),
+        ));
+    }
+    Ok(kind)
+}
+
+impl DorisTable {
+    /// A builder for the table of `options`.
+    pub fn builder(options: DorisOptions) -> DorisTableBuilder {
+        DorisTableBuilder::new(options)
+    }
+
+    /// The table as Doris describes it.
+    pub fn doris_schema(&self) -> &TableSchema {
+        &self.doris
+    }
+
+    /// The options of the table.
+    pub fn options(&self) -> &DorisOptions {
+        &self.options
+    }
+
+    fn is_changelog(&self) -> bool {
+        self.options.read.mode != ScanMode::Snapshot
+    }
+
+    /// `filter` as Doris SQL, when it means the same there.
+    fn pushable(&self, filter: &Expr) -> Option<String> {
+        let declared_otherwise = filter.column_refs().into_iter().any(|column| !self.bound.filters_alike(&column.name));
+        if declared_otherwise { None } else { filter_sql(filter, &self.doris) }
+    }
+
+    async fn scan_snapshot(
+        &self,
+        state: &dyn Session,
+        projection: &[usize],
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let conditions: Vec<Option<String>> = filters.iter().map(|filter| self.pushable(filter)).collect();
+        // A limit counts rows after all filters: with one that stays here, every row has to come.
+        let limit = limit.filter(|_| conditions.iter().all(Option::is_some));
+        let conditions: Vec<String> = conditions.into_iter().flatten().collect();
+        let columns: Vec<usize> = projection.iter().copied().filter(|index| *index < self.bound.columns()).collect();
+        let plan = ScanPlan {
+            table: self.doris.table.clone(),
+            columns: self.bound.stored_names(&columns),
+            filter: (!conditions.is_empty()).then(|| conditions.join(" AND ")),
+            limit,
+            splits: vec![],
+        };
+        let partitions = state.config().target_partitions();
+        let plan = plan_scan(&self.client, plan, partitions, self.options.read.tablets_per_split).await?;
+        let schema = Arc::new(self.bound.schema().project(projection)?);
+        if plan.splits.is_empty() {
+            return Ok(Arc::new(EmptyExec::new(schema)));
+        }
+        let read = Arc::new(self.bound.schema().project(&columns)?);
+        let scan = DorisScanExec::new(self.client.clone(), plan, read, self.bound.types(&columns));
+        if columns.len() == projection.len() {
+            return Ok(Arc::new(scan));
+        }
+        // The change kind of a target: every row that is there was inserted.
+        let insert: Arc<dyn datafusion::physical_plan::PhysicalExpr> =
+            Arc::new(Literal::new(ScalarValue::Utf8(Some(RowKind::Insert.as_str().into()))));
+        let mut next = 0;
+        let outputs = projection.iter().zip(schema.fields()).map(|(index, field)| {
+            let expr = match *index < self.bound.columns() {
+                true => {
+                    next += 1;
+                    Arc::new(Column::new(field.name(), next - 1)) as _
+                }
+                false => Arc::clone(&insert),
+            };
+            ProjectionExpr { expr, alias: field.name().clone() }
+        });
+        let outputs: Vec<ProjectionExpr> = outputs.collect();
+        Ok(Arc::new(ProjectionExec::try_new(outputs, Arc::new(scan))?))
+    }
+
+    fn scan_changelog(
+        &self,
+        state: &dyn Session,
+        projection: &[usize],
+        filters: &[Expr],
+    ) -> DfResult<Arc<dyn ExecutionPlan>> {
+        let kind = self.bound.columns();
+        let mut columns: Vec<usize> = projection.iter().copied().filter(|index| *index != kind).collect();
+        for column in filters.iter().flat_map(Expr::column_refs) {
+            columns.extend(self.bound.schema().index_of(&column.name).ok().filter(|index| *index != kind));
+        }
+        columns.sort_unstable();
+        columns.dedup();
+        if columns.is_empty() {
+            // Rows must have a column to be read by.
+            columns.push(0);
+        }
+        let fields = columns.iter().map(|index| self.bound.schema().field(*index).clone()).collect();
+        let schema = read_schema(fields, &self.options.read.change_kind_column);
+        let df_schema = DFSchema::try_from(Arc::clone(&schema))?;
+        let filters = unnormalize_cols(filters.iter().cloned());
+        let filters: Vec<_> = filters
+            .into_iter()
+            .map(|filter| state.create_physical_expr(filter, &df_schema))
+            .collect::<DfResult<_>>()?;
+        let place = |index: &usize| columns.binary_search(index).unwrap_or(columns.len());
+        let spec = ChangelogSpec {
+            table: self.doris.table.clone(),
+            columns: self.bound.stored_names(&columns).into(),
+            types: self.bound.types(&columns),
+            schema,
+            snapshot: self.options.read.mode == ScanMode::Initial,
+            bounded: self.options.read.bounded.is_some(),
+            poll_interval: self.options.read.poll_interval,
+            visible_wait_timeout: self.options.read.visible_wait_timeout,
+        };
+        let request = ChangelogRequest {
+            spec,
+            filters,
+            projection: projection.iter().map(place).collect(),
+            append_only: self.doris.model == Some(KeyModel::Duplicate),
+            tablets_per_split: self.options.read.tablets_per_split,
+        };
+        Ok(Arc::new(DorisChangelogExec::try_new(self.client.clone(), request)?))
+    }
+
+    /// Refuses inserts that would write a changelog wrongly.
+    fn check_changes(&self, input: &Arc<dyn ExecutionPlan>) -> Result<()> {
+        for changelog in changelogs(input).iter().filter(|changelog| !changelog.inserts_only()) {
+            let (source, target) = (changelog.table(), &self.doris.table);
+            let what = format!("writing the changelog of {source} into {target}");
+            let kind = &self.options.read.change_kind_column;
+            let advice = match (self.bound.kind(), self.doris.model) {
+                (KindColumn::Sink(_), Some(KeyModel::Unique)) if changelog.gives_change_kind() => continue,
+                (KindColumn::Sink(column), Some(KeyModel::Unique)) => format!(
+                    "the query leaves out the change kind of {source}, so deletes would be written as rows; select it \
+                     as the last column, '{column}'"
+                ),
+                (KindColumn::Sink(_), _) => format!(
+                    "{target} is no UNIQUE KEY table, so nothing can be updated or deleted in it; write to a unique \
+                     table, or keep the history: leave out 'sink.change-kind-column', and write the change kind into a \
+                     column of the table"
+                ),
+                // A history of all changes, with their kinds as data.
+                (_, Some(KeyModel::Duplicate)) if changelog.gives_change_kind() => continue,
+                _ => format!(
+                    "its updates and deletes would be written as rows; declare the target with \
+                     'sink.change-kind-column' = '{kind}' and select that column last, or take inserts and updates only: \
+                     WHERE {kind} IN ('+I', '+U')"
+                ),
+            };
+            return Err(Error::unsupported(what, advice));
+        }
+        Ok(())
+    }
+}
+
+/// True when a condition can be evaluated row by row over the columns read.
+fn evaluates_alone(filter: &Expr) -> bool {
+    let needs_more = filter.exists(|expr| {
+        Ok(matches!(
+            expr,
+            Expr::ScalarSubquery(_)
+                | Expr::InSubquery(_)
+                | Expr::Exists(_)
+                | Expr::OuterReferenceColumn(..)
+                | Expr::Placeholder(_)
+                | Expr::AggregateFunction(_)
+                | Expr::WindowFunction(_)
+        ))
+    });
+    matches!(needs_more, Ok(false)) && !filter.is_volatile()
+}
+
+#[async_trait]
+impl TableProvider for DorisTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(self.bound.schema())
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn constraints(&self) -> Option<&Constraints> {
+        self.constraints.as_ref()
+    }
+
+    fn get_column_default(&self, column: &str) -> Option<&Expr> {
+        self.defaults.get(column)
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> DfResult<Arc<dyn ExecutionPlan>> {
+        let args = ScanArgs::default()
+            .with_projection(projection.map(Vec::as_slice))
+            .with_filters(Some(filters))
+            .with_limit(limit);
+        Ok(self.scan_with_args(state, args).await?.into_inner())
+    }
+
+    async fn scan_with_args<'a>(&self, state: &dyn Session, args: ScanArgs<'a>) -> DfResult<ScanResult> {
+        let all: Vec<usize> = (0..self.bound.schema().fields().len()).collect();
+        let projection = args.projection().unwrap_or(&all);
+        let filters = args.filters().unwrap_or_default();
+        self.bound.check_readable(projection)?;
+        let plan = if self.is_changelog() {
+            self.scan_changelog(state, projection, filters)?
+        } else {
+            self.scan_snapshot(state, projection, filters, args.limit()).await?
+        };
+        Ok(ScanResult::new(plan))
+    }
+
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> DfResult<Vec<TableProviderFilterPushDown>> {
+        let exact = |filter: &&Expr| match self.is_changelog() {
+            true => evaluates_alone(filter),
+            false => self.pushable(filter).is_some(),
+        };
+        let answer = |exact| match exact {
+            true => TableProviderFilterPushDown::Exact,
+            false => TableProviderFilterPushDown::Unsupported,
+        };
+        Ok(filters.iter().map(exact).map(answer).collect())
+    }
+
+    async fn insert_into(
+        &self,
+        _state: &dyn Session,
+        input: Arc<dyn ExecutionPlan>,
+        operation: InsertOp,
+    ) -> DfResult<Arc<dyn ExecutionPlan>> {
+        let table = &self.doris.table;
+        let refuse = |what: &str, advice: &str| Err(Error::unsupported(format!("{what} {table}"), advice).into());
+        match operation {
+            InsertOp::Append => {}
+            InsertOp::Overwrite => {
+                return refuse("INSERT OVERWRITE of", "truncate the table in doris, then INSERT INTO");
+            }
+            InsertOp::Replace => {
+                return refuse("REPLACE INTO", "use INSERT INTO: a UNIQUE KEY table replaces rows of the same key");
+            }
+        }
+        if self.is_changelog() {
+            return refuse(
+                "INSERT INTO the changelog of",
+                "declare the table without 'source.scan.mode' to write to it",
+            );
+        }
+        self.check_changes(&input)?;
+        let sink = DorisSink::try_new(self.client.clone(), &self.doris, self.schema(), self.options.sink.clone())?;
+        Ok(Arc::new(DorisSinkExec::new(input, Arc::new(sink), epoch_sources)))
+    }
+}

@@ -1,0 +1,249 @@
+//! Which column of Doris stands behind which column of DataFusion.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+
+use crate::error::{Error, Result};
+use crate::scan::check_readable;
+use crate::types::{DorisType, KeyModel, TableIdent, TableSchema, doris_type_of};
+
+/// The added column of a changelog or a target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum KindColumn {
+    /// None.
+    None,
+    /// A changelog's, by this name.
+    Source(String),
+    /// A target's, by this name.
+    Sink(String),
+}
+
+/// The columns of a table in DataFusion, bound to those in Doris.
+#[derive(Debug)]
+pub(super) struct BoundSchema {
+    table: TableIdent,
+    /// The columns, then the change kind.
+    schema: SchemaRef,
+    /// One per column of Doris that is declared.
+    bound: Vec<Bound>,
+    kind: KindColumn,
+}
+
+#[derive(Debug)]
+struct Bound {
+    stored: String,
+    doris: DorisType,
+    /// Conditions mean the same on the declared type and on Doris' own.
+    filters_alike: bool,
+}
+
+impl BoundSchema {
+    /// Binds the declared columns, or all of the table's when none are declared.
+    pub fn bind(doris: &TableSchema, declared: Option<&SchemaRef>, kind: KindColumn) -> Result<Self> {
+        let fields = match declared {
+            Some(declared) => declared_fields(doris, declared, &kind)?,
+            None => doris.arrow_schema()?.fields().iter().map(|field| field.as_ref().clone()).collect(),
+        };
+        let changelog = matches!(kind, KindColumn::Source(_));
+        let mut bound = Vec::with_capacity(fields.len());
+        let mut bound_fields = Vec::with_capacity(fields.len() + 1);
+        for field in fields {
+            let Some(column) = doris.column(field.name()) else {
+                let known: Vec<&str> = doris.columns.iter().map(|column| column.name.as_str()).collect();
+                return Err(Error::schema(
+                    &doris.table,
+                    format!("has no column '{}', its columns are {}", field.name(), known.join(", ")),
+                ));
+            };
+            check_type(doris, &column.doris_type, &field)?;
+            let nullable = (field.is_nullable() && column.nullable) || (changelog && !column.key);
+            let natural = column.doris_type.arrow_type().ok();
+            let same_name = column.name == *field.name();
+            let filters_alike = same_name && natural.is_some_and(|natural| compares_alike(&natural, field.data_type()));
+            bound.push(Bound { stored: column.name.clone(), doris: column.doris_type.clone(), filters_alike });
+            bound_fields.push(field.with_nullable(nullable));
+        }
+        if let KindColumn::Source(name) | KindColumn::Sink(name) = &kind {
+            bound_fields.push(Field::new(name, DataType::Utf8, false));
+        }
+        let schema = Arc::new(Schema::new(bound_fields));
+        Ok(Self { table: doris.table.clone(), schema, bound, kind })
+    }
+
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// Number of columns without the change kind, which is the index of the latter.
+    pub fn columns(&self) -> usize {
+        self.bound.len()
+    }
+
+    pub fn kind(&self) -> &KindColumn {
+        &self.kind
+    }
+
+    /// Names in Doris of some columns.
+    pub fn stored_names(&self, columns: &[usize]) -> Vec<String> {
+        columns.iter().map(|index| self.bound[*index].stored.clone()).collect()
+    }
+
+    /// Doris types of some columns.
+    pub fn types(&self, columns: &[usize]) -> Arc<[DorisType]> {
+        columns.iter().map(|index| self.bound[*index].doris.clone()).collect()
+    }
+
+    /// True when a condition on the column means the same here and in Doris.
+    pub fn filters_alike(&self, name: &str) -> bool {
+        self.schema.index_of(name).ok().and_then(|index| self.bound.get(index)).is_some_and(|bound| bound.filters_alike)
+    }
+
+    /// Checks that the columns can be read as they are declared.
+    pub fn check_readable(&self, columns: &[usize]) -> Result<()> {
+        for index in columns {
+            let Some(bound) = self.bound.get(*index) else { continue };
+            let field = self.schema.field(*index);
+            check_readable(&bound.doris, field)
+                .map_err(|reason| Error::schema(&self.table, format!("column '{}': {reason}", field.name())))?;
+        }
+        Ok(())
+    }
+
+    /// Positions of the key columns, when the rows are unique by a key that is declared whole.
+    pub fn primary_key(&self, doris: &TableSchema) -> Option<Vec<usize>> {
+        if doris.model != Some(KeyModel::Unique) {
+            return None;
+        }
+        let keys = doris.columns.iter().filter(|column| column.key);
+        let positions: Option<Vec<usize>> =
+            keys.map(|key| self.bound.iter().position(|bound| bound.stored == key.name)).collect();
+        positions.filter(|positions| !positions.is_empty())
+    }
+}
+
+/// The declared columns without the change kind, which may be declared too, as the last one.
+fn declared_fields(doris: &TableSchema, declared: &SchemaRef, kind: &KindColumn) -> Result<Vec<Field>> {
+    let mut fields: Vec<Field> = declared.fields().iter().map(|field| field.as_ref().clone()).collect();
+    let (KindColumn::Source(kind) | KindColumn::Sink(kind)) = kind else { return Ok(fields) };
+    match fields.iter().position(|field| field.name() == kind) {
+        None => {}
+        Some(last) if last + 1 == fields.len() && is_text(fields[last].data_type()) => {
+            fields.pop();
+        }
+        Some(_) => {
+            return Err(Error::schema(&doris.table, format!("column '{kind}' must be a VARCHAR and the last one")));
+        }
+    }
+    Ok(fields)
+}
+
+/// Refuses a declared type that fits neither for reading nor for writing.
+fn check_type(doris: &TableSchema, doris_type: &DorisType, field: &Field) -> Result<()> {
+    let Err(reason) = check_readable(doris_type, field) else { return Ok(()) };
+    let writable = is_text(field.data_type())
+        || doris_type_of(field.data_type()).and_then(|declared| declared.arrow_type()).is_ok_and(|declared| {
+            doris_type.arrow_type().is_ok_and(|natural| {
+                check_readable(&doris_type_of(&declared).unwrap_or(DorisType::String), &Field::new("", natural, true))
+                    .is_ok()
+            })
+        });
+    if writable {
+        return Ok(());
+    }
+    Err(Error::schema(&doris.table, format!("column '{}': {reason}", field.name())))
+}
+
+fn is_text(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
+}
+
+/// True for types of one family, whose values compare alike.
+fn compares_alike(natural: &DataType, declared: &DataType) -> bool {
+    natural == declared
+        || (is_text(natural) && is_text(declared))
+        || (natural.is_signed_integer() && declared.is_signed_integer())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::types::ColumnSchema;
+
+    fn doris() -> TableSchema {
+        TableSchema {
+            table: TableIdent::new("db", "t"),
+            model: Some(KeyModel::Unique),
+            columns: vec![
+                ColumnSchema::new("id", DorisType::Int).with_key(true).with_nullable(false),
+                ColumnSchema::new("name", DorisType::Varchar(20)).with_nullable(false),
+                ColumnSchema::new("born", DorisType::DateTime(0)),
+            ],
+            properties: BTreeMap::new(),
+        }
+    }
+
+    fn declared(fields: Vec<Field>) -> SchemaRef {
+        Arc::new(Schema::new(fields))
+    }
+
+    fn bind(fields: Vec<Field>, kind: KindColumn) -> Result<BoundSchema> {
+        BoundSchema::bind(&doris(), Some(&declared(fields)), kind)
+    }
+
+    #[test]
+    fn changelog_has_nullable_values_and_the_change_kind_last() {
+        let bound = BoundSchema::bind(&doris(), None, KindColumn::Source("__change_kind".into())).unwrap();
+        let nullable: Vec<(&str, bool)> =
+            bound.schema().fields().iter().map(|field| (field.name().as_str(), field.is_nullable())).collect();
+        assert_eq!(nullable, [("id", false), ("name", true), ("born", true), ("__change_kind", false)]);
+        assert_eq!(bound.columns(), 3);
+    }
+
+    #[test]
+    fn snapshot_keeps_the_nullability_of_doris_and_its_key() {
+        let bound = BoundSchema::bind(&doris(), None, KindColumn::None).unwrap();
+        assert!(!bound.schema().field(1).is_nullable());
+        assert_eq!(bound.primary_key(&doris()), Some(vec![0]));
+        let duplicate = TableSchema { model: Some(KeyModel::Duplicate), ..doris() };
+        assert_eq!(bound.primary_key(&duplicate), None);
+        let without_key = bind(vec![Field::new("name", DataType::Utf8, true)], KindColumn::None).unwrap();
+        assert_eq!(without_key.primary_key(&doris()), None);
+    }
+
+    #[test]
+    fn declared_columns_may_be_fewer_wider_and_in_another_order() {
+        let fields = vec![Field::new("name", DataType::Utf8View, true), Field::new("id", DataType::Int64, true)];
+        let bound = bind(fields, KindColumn::None).unwrap();
+        assert_eq!(bound.stored_names(&[0, 1]), ["name", "id"]);
+        assert!(bound.filters_alike("name") && bound.filters_alike("id"));
+        assert!(bound.check_readable(&[0, 1]).is_ok());
+    }
+
+    #[test]
+    fn unknown_or_conflicting_column_is_refused_by_name() {
+        let error = bind(vec![Field::new("nme", DataType::Utf8, true)], KindColumn::None).unwrap_err().to_string();
+        assert!(error.contains("no column 'nme'") && error.contains("id, name, born"), "{error}");
+        let error = bind(vec![Field::new("born", DataType::Boolean, true)], KindColumn::None).unwrap_err().to_string();
+        assert!(error.contains("column 'born'"), "{error}");
+    }
+
+    #[test]
+    fn type_that_can_only_be_written_is_refused_when_it_is_read() {
+        let bound = bind(vec![Field::new("id", DataType::Int8, true)], KindColumn::None).unwrap();
+        let error = bound.check_readable(&[0]).unwrap_err().to_string();
+        assert!(error.contains("column 'id'"), "{error}");
+    }
+
+    #[test]
+    fn change_kind_may_be_declared_but_only_last() {
+        let kind = KindColumn::Sink("k".into());
+        let (id, k) = (Field::new("id", DataType::Int32, true), Field::new("k", DataType::Utf8View, true));
+        let bound = bind(vec![id.clone(), k.clone()], kind.clone()).unwrap();
+        assert_eq!(bound.schema().fields().len(), 2);
+        assert!(bind(vec![k, id], kind).is_err());
+    }
+}
