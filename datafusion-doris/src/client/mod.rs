@@ -9,6 +9,12 @@ mod load;
 mod redirect;
 pub(crate) mod retry;
 mod statement;
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used)]
+pub(crate) mod testing;
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used)]
+mod tests;
 
 use std::fmt;
 use std::sync::Arc;
