@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Parser, Subcommand};
+use clap::Parser;
 
 use crate::render::Format;
 
@@ -13,15 +13,13 @@ use crate::render::Format;
 #[command(
     name = "datafusion-doris-cli",
     version,
-    args_conflicts_with_subcommands = true,
     after_help = "Exit codes: 0 success, 1 a statement, assertion or job failed, 2 wrong arguments, 130 Ctrl-C, 143 \
-                  SIGTERM.\nStatements and backslash commands: see \\help in the shell."
+                  SIGTERM.\n\nEnvironment: DORIS_FENODES and DORIS_JDBC_URL give ${fenodes} and ${jdbc_url} without \
+                  --sandbox; DORIS_USERNAME\nand DORIS_PASSWORD log in to the server of \\doris; \
+                  DATAFUSION_DORIS_HISTORY names the history file (empty: none).\n\nStatements and backslash \
+                  commands: see \\help in the shell."
 )]
 pub struct Args {
-    /// Start an embedded Doris sandbox; its addresses are ${fenodes} and ${jdbc_url} in SQL text
-    #[arg(long)]
-    pub sandbox: bool,
-
     /// Run SQL and exit; may be repeated, runs in the order given and stops at the first error
     #[arg(short = 'c', long = "command", value_name = "SQL", conflicts_with = "file")]
     pub commands: Vec<String>,
@@ -37,15 +35,7 @@ pub struct Args {
     /// Print results only: no row counts, times or job notes on standard error
     #[arg(short = 'q', long)]
     pub quiet: bool,
-
-    /// Something else than the shell
-    #[command(subcommand)]
-    pub mode: Option<Mode>,
 }
-
-/// What the program can do beside being a shell.
-#[derive(Debug, Subcommand)]
-pub enum Mode {}
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::expect_used)]

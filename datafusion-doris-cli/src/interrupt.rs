@@ -1,6 +1,7 @@
 //! Ctrl-C and termination, as values that running statements listen for.
 
 use std::future::Future;
+use std::io;
 
 use tokio::sync::mpsc;
 
@@ -25,63 +26,52 @@ impl Signal {
     }
 }
 
-/// Where requests to stop come from: the process's signals, or a channel for embedding and tests.
+/// Where requests to stop come from: the process's signals, or another sender, for embedding and tests.
 #[derive(Debug)]
-pub struct Interrupts(Source);
-
-#[derive(Debug)]
-enum Source {
-    #[cfg(unix)]
-    Process {
-        interrupt: tokio::signal::unix::Signal,
-        terminate: tokio::signal::unix::Signal,
-    },
-    #[cfg(not(unix))]
-    Process,
-    Channel(mpsc::Receiver<Signal>),
-}
+pub struct Interrupts(mpsc::Receiver<Signal>);
 
 impl Interrupts {
     /// The signals of this process. From here on they no longer end it by themselves.
     ///
+    /// A thread of its own listens, with a small runtime of its own: a query that keeps every worker of the main
+    /// runtime busy must not keep Ctrl-C from being heard.
+    ///
     /// # Errors
     /// [`ShellError::Terminal`] when the handlers cannot be installed.
     pub fn of_process() -> Result<Self> {
-        #[cfg(unix)]
-        {
-            use tokio::signal::unix::{SignalKind, signal};
-            let listen = |kind| signal(kind).map_err(|error| ShellError::Terminal(error.to_string()));
-            let (interrupt, terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
-            Ok(Self(Source::Process { interrupt, terminate }))
-        }
-        #[cfg(not(unix))]
-        Ok(Self(Source::Process))
+        let terminal = |error: io::Error| ShellError::Terminal(error.to_string());
+        let (sender, interrupts) = Self::channel();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(terminal)?;
+        let mut signals = {
+            let _inside = runtime.enter();
+            ProcessSignals::install().map_err(terminal)?
+        };
+        let listen = async move {
+            loop {
+                let signal = tokio::select! {
+                    signal = signals.recv() => signal,
+                    () = sender.closed() => return,
+                };
+                // Full: the shell has several requests to go through, and one more would say nothing new.
+                let _ = sender.try_send(signal);
+            }
+        };
+        let thread = std::thread::Builder::new().name("signals".to_owned());
+        thread.spawn(move || runtime.block_on(listen)).map_err(terminal)?;
+        Ok(interrupts)
     }
 
     /// Requests that the other end of the channel sends.
     pub fn channel() -> (mpsc::Sender<Signal>, Self) {
         let (sender, receiver) = mpsc::channel(4);
-        (sender, Self(Source::Channel(receiver)))
+        (sender, Self(receiver))
     }
 
     /// Waits for the next request. Cancel safe.
     pub async fn recv(&mut self) -> Signal {
-        match &mut self.0 {
-            #[cfg(unix)]
-            Source::Process { interrupt, terminate } => tokio::select! {
-                Some(()) = terminate.recv() => Signal::Terminate,
-                Some(()) = interrupt.recv() => Signal::Interrupt,
-                else => std::future::pending().await,
-            },
-            #[cfg(not(unix))]
-            Source::Process => match tokio::signal::ctrl_c().await {
-                Ok(()) => Signal::Interrupt,
-                Err(_) => std::future::pending().await,
-            },
-            Source::Channel(receiver) => match receiver.recv().await {
-                Some(signal) => signal,
-                None => std::future::pending().await,
-            },
+        match self.0.recv().await {
+            Some(signal) => signal,
+            None => std::future::pending().await,
         }
     }
 
@@ -97,6 +87,45 @@ impl Interrupts {
             biased;
             signal = self.recv() => Err(ShellError::Interrupted(signal)),
             result = work => Ok(result?),
+        }
+    }
+}
+
+#[cfg(unix)]
+struct ProcessSignals {
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+}
+
+#[cfg(unix)]
+impl ProcessSignals {
+    fn install() -> io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+    }
+
+    async fn recv(&mut self) -> Signal {
+        tokio::select! {
+            Some(()) = self.terminate.recv() => Signal::Terminate,
+            Some(()) = self.interrupt.recv() => Signal::Interrupt,
+            else => std::future::pending().await,
+        }
+    }
+}
+
+#[cfg(not(unix))]
+struct ProcessSignals;
+
+#[cfg(not(unix))]
+impl ProcessSignals {
+    fn install() -> io::Result<Self> {
+        Ok(Self)
+    }
+
+    async fn recv(&mut self) -> Signal {
+        match tokio::signal::ctrl_c().await {
+            Ok(()) => Signal::Interrupt,
+            Err(_) => std::future::pending().await,
         }
     }
 }

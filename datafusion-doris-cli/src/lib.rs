@@ -1,11 +1,28 @@
-//! The shell as a library.
+//! The shell of `datafusion-doris` as a library: SQL on DataFusion with Doris tables, statements for Doris itself, and
+//! background jobs, from files, from arguments or at a prompt.
+//!
+//! ```text
+//! text ──▶ split ──▶ substitute ──▶ exec / command ──▶ render ──▶ output
+//! ```
+//!
+//! [`run`] is the whole program without its process: arguments, output streams and signals come in, an exit code comes
+//! out.
 
 pub mod args;
 pub mod command;
+mod complete;
+pub mod context;
 pub mod error;
+mod exec;
 pub mod interrupt;
+mod jobs;
 mod lex;
 pub mod output;
 pub mod render;
+mod repl;
+mod run;
+pub mod shell;
 pub mod split;
 pub mod substitute;
+
+pub use run::run;

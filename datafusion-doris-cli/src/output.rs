@@ -5,10 +5,10 @@
 //! kept. Every chunk is flushed: rows show up as they come.
 
 use std::io::{self, Write};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::error::{Result, ShellError};
 
@@ -111,20 +111,37 @@ impl Captured {
     pub fn err(&self) -> String {
         self.err.text()
     }
+
+    /// Waits until standard output holds `text`. Never ends if that does not happen.
+    pub async fn out_holds(&self, text: &str) {
+        self.out.holds(text).await;
+    }
+
+    /// Waits until standard error holds `text`. Never ends if that does not happen.
+    pub async fn err_holds(&self, text: &str) {
+        self.err.holds(text).await;
+    }
 }
 
 #[derive(Debug, Clone, Default)]
-struct Buffer(Arc<Mutex<Vec<u8>>>);
+struct Buffer(Arc<watch::Sender<Vec<u8>>>);
 
 impl Buffer {
     fn text(&self) -> String {
-        String::from_utf8_lossy(&self.0.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
+        String::from_utf8_lossy(&self.0.borrow()).into_owned()
+    }
+
+    async fn holds(&self, text: &str) {
+        let found = |bytes: &Vec<u8>| String::from_utf8_lossy(bytes).contains(text);
+        // The sender lives in `self`: waiting cannot fail.
+        let _ = self.0.subscribe().wait_for(found).await;
     }
 }
 
 impl Write for Buffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
+        self.0.send_modify(|written| written.extend_from_slice(bytes));
+        Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {

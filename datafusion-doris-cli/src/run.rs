@@ -1,0 +1,64 @@
+//! One run of the program, from its arguments to its exit code.
+
+use std::io::IsTerminal;
+use std::path::Path;
+
+use tokio::io::AsyncReadExt;
+
+use crate::args::Args;
+use crate::complete::Names;
+use crate::context::Context;
+use crate::error::{Result, ShellError};
+use crate::interrupt::Interrupts;
+use crate::output::Output;
+use crate::repl::{self, EditorThread};
+use crate::shell::{Flow, Shell};
+
+/// Runs the shell as `args` say and gives the exit code: 0, or that of the first error (see
+/// [`ShellError::exit_code`]). Errors have been reported on `output`.
+pub async fn run(args: Args, output: Output, interrupts: Interrupts) -> u8 {
+    let mut shell = Shell::new(Context::new(), output.clone(), interrupts, args.format, args.quiet);
+    let ran = run_inputs(&mut shell, &args).await;
+    let ended = shell.end().await;
+    let _ = output.flush().await;
+    ran.and(ended).map_or_else(|error| error.exit_code(), |()| 0)
+}
+
+async fn run_inputs(shell: &mut Shell, args: &Args) -> Result<()> {
+    if !args.commands.is_empty() {
+        for sql in &args.commands {
+            if shell.run_script(sql, None).await? == Flow::Quit {
+                break;
+            }
+        }
+        return Ok(());
+    }
+    let path = args.file.as_deref();
+    let standard_input = Path::new("-");
+    if path.is_none() && std::io::stdin().is_terminal() {
+        let names = Names::default();
+        let mut editor = EditorThread::start(names.clone())?;
+        shell.note("statements end with `;`, \\help lists the commands, Ctrl-D or \\q leaves").await?;
+        return repl::run(shell, &mut editor, &names).await;
+    }
+    let path = path.unwrap_or(standard_input);
+    let text = match shell.interrupts.guard(read(path)).await {
+        Ok(text) => text,
+        Err(error) => {
+            shell.report(&error, None).await;
+            return Err(error);
+        }
+    };
+    let origin = if path == standard_input { "standard input".to_owned() } else { path.display().to_string() };
+    shell.run_script(&text, Some(&origin)).await.map(drop)
+}
+
+async fn read(path: &Path) -> Result<String> {
+    let result = if path == Path::new("-") {
+        let mut text = String::new();
+        tokio::io::stdin().read_to_string(&mut text).await.map(|_| text)
+    } else {
+        tokio::fs::read_to_string(path).await
+    };
+    result.map_err(|source| ShellError::Read { path: path.display().to_string(), source })
+}
