@@ -6,7 +6,7 @@ use datafusion::dataframe::DataFrame;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::sqlparser::dialect::GenericDialect;
-use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 
 use crate::error::Result;
 use crate::factory::{DORIS_FORMAT, DorisTableFactory};
@@ -53,22 +53,27 @@ pub async fn sql(context: &SessionContext, statement: &str) -> datafusion::error
 
 /// `statement` with an empty `LOCATION` when it creates a Doris table and names none: DataFusion demands the clause.
 pub(crate) fn with_optional_location(statement: &str) -> String {
-    let Ok(tokens) = Tokenizer::new(&GenericDialect {}, statement).tokenize() else {
+    let Ok(tokens) = Tokenizer::new(&GenericDialect {}, statement).tokenize_with_location() else {
         // The parser tells what is wrong.
         return statement.to_string();
     };
-    let significant: Vec<&Token> =
-        tokens.iter().filter(|token| !matches!(token, Token::Whitespace(_) | Token::SemiColon)).collect();
-    if !creates_doris_table(&significant) || has_location(&significant) {
+    let significant: Vec<&TokenWithSpan> =
+        tokens.iter().filter(|token| !matches!(token.token, Token::Whitespace(_) | Token::SemiColon)).collect();
+    let words: Vec<&Token> = significant.iter().map(|token| &token.token).collect();
+    let Some(last) = significant.last().filter(|_| creates_doris_table(&words) && !has_location(&words)) else {
         return statement.to_string();
-    }
-    // On a line of its own, since the statement may end with a comment; a final semicolon moves behind the clause.
-    let mut text: Vec<Token> = tokens;
-    while let Some(Token::Whitespace(_) | Token::SemiColon) = text.last() {
-        text.pop();
-    }
-    let text: String = text.iter().map(Token::to_string).collect();
-    format!("{text}\nLOCATION ''")
+    };
+    // Before a final semicolon or comment. Columns count characters, and the end is the first one behind the token.
+    let Location { line, column } = last.span.end;
+    let (line, column) = (usize::try_from(line).unwrap_or(usize::MAX), usize::try_from(column).unwrap_or(usize::MAX));
+    let line_start = match line {
+        0 | 1 => 0,
+        _ => statement.match_indices('\n').nth(line - 2).map_or(statement.len(), |(index, _)| index + 1),
+    };
+    let rest = &statement[line_start..];
+    let end =
+        rest.char_indices().nth(column.saturating_sub(1)).map_or(statement.len(), |(index, _)| line_start + index);
+    format!("{} LOCATION ''{}", &statement[..end], &statement[end..])
 }
 
 fn is_word(token: Option<&&Token>, word: &str) -> bool {
@@ -102,11 +107,13 @@ fn has_location(tokens: &[&Token]) -> bool {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::expect_used)]
 mod tests {
+    use datafusion::logical_expr::{DdlStatement, LogicalPlan};
+
     use super::*;
 
     #[test]
     fn location_is_added_only_where_it_is_missing() {
-        let added = |sql: &str| with_optional_location(sql).ends_with("\nLOCATION ''");
+        let added = |sql: &str| with_optional_location(sql) != sql;
         assert!(added("CREATE EXTERNAL TABLE t STORED AS DORIS OPTIONS ('fenodes' 'a:1');"));
         assert!(added("create or replace unbounded external table t stored as doris"));
         assert!(added("CREATE EXTERNAL TABLE t (location VARCHAR) STORED AS DORIS"));
@@ -120,10 +127,16 @@ mod tests {
     #[tokio::test]
     async fn statement_that_ends_with_a_comment_or_semicolon_still_parses() {
         let context = session_context();
-        for end in ["", ";", " ; ", " -- the end", "; -- the end", " /* the end */"] {
-            let sql = format!("CREATE EXTERNAL TABLE t STORED AS DORIS OPTIONS ('fenodes' 'it''s'){end}");
+        for end in ["", ";", " ; ", " -- the end", "; -- the end", " /* the end */", "\n;\n-- ü\n"] {
+            let sql = format!("CREATE EXTERNAL TABLE t -- ü\n STORED AS DORIS OPTIONS ('fenodes' 'it''s ü'){end}");
             let plan = context.state().create_logical_plan(&with_optional_location(&sql)).await;
-            assert!(plan.is_ok(), "{sql}: {}", plan.unwrap_err());
+            match plan {
+                Ok(LogicalPlan::Ddl(DdlStatement::CreateExternalTable(table))) => {
+                    assert_eq!(table.options["format.fenodes"], "it's ü", "{sql}");
+                    assert_eq!(table.locations, [""], "{sql}");
+                }
+                other => panic!("{sql}: {other:?}"),
+            }
         }
     }
 

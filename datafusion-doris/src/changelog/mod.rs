@@ -19,6 +19,9 @@ mod control;
 mod exec;
 mod filter;
 mod reader;
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used)]
+mod reader_tests;
 mod row_kind;
 mod server;
 pub mod window;

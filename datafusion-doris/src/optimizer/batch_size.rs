@@ -46,7 +46,7 @@ impl BatchSizeExec {
         Self { input, size: BatchSize::Session }
     }
 
-    fn context(&self, context: &Arc<TaskContext>) -> Arc<TaskContext> {
+    pub(super) fn context(&self, context: &Arc<TaskContext>) -> Arc<TaskContext> {
         let config = context.session_config();
         let kept = config.get_extension::<SessionBatchSize>();
         let changed = match (self.size, kept) {

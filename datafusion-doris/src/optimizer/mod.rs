@@ -5,6 +5,9 @@
 //! quiet. Two rules undo both where a changelog is below; other plans are left alone.
 
 mod batch_size;
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used)]
+mod tests;
 
 use std::sync::Arc;
 

@@ -1,0 +1,389 @@
+//! Whole reads against a server that is a list of changes, with paused time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use arrow::array::{Array, ArrayRef, AsArray, Int8Array, Int64Array, StringArray};
+use arrow::datatypes::{DataType, Field, Int64Type, Schema};
+use arrow::record_batch::RecordBatch;
+use async_trait::async_trait;
+use chrono::NaiveDateTime;
+use datafusion::execution::TaskContext;
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, SendableRecordBatchStream};
+use futures::StreamExt;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::exec::{ChangelogRequest, DorisChangelogExec};
+use super::reader::{ChangelogSpec, read_schema};
+use super::server::{ChangelogServer, Rows};
+use crate::checkpoint::{Epoch, EpochSource, SourcePosition};
+use crate::error::{Error, Result};
+use crate::types::{DorisType, TableIdent};
+
+/// 2026-01-01 00:00:10.500 UTC.
+const START: i64 = 1_767_225_610_500;
+
+#[derive(Debug, Clone)]
+struct Change {
+    at_ms: i64,
+    lsn: i64,
+    op: i8,
+    id: i64,
+    name: &'static str,
+}
+
+fn insert(at_ms: i64, id: i64, name: &'static str) -> Change {
+    Change { at_ms, lsn: 1, op: 0, id, name }
+}
+
+/// How the server misbehaves, or differs by version.
+#[derive(Debug, Default)]
+struct Manners {
+    start_exclusive: bool,
+    old_names: bool,
+    /// Error codes of the next window queries.
+    failures: Mutex<Vec<u32>>,
+    /// Hands out each change as a part of its own, in reverse.
+    parts: bool,
+    /// Batches end, the stream does not.
+    stall: bool,
+}
+
+#[derive(Debug)]
+struct FakeServer {
+    begun: Instant,
+    changes: Vec<Change>,
+    rows: Vec<(i64, &'static str)>,
+    manners: Manners,
+    log: Mutex<Vec<String>>,
+    polls: AtomicUsize,
+}
+
+impl FakeServer {
+    fn new(changes: Vec<Change>, rows: Vec<(i64, &'static str)>, manners: Manners) -> Arc<Self> {
+        let log = Mutex::default();
+        Arc::new(Self { begun: Instant::now(), changes, rows, manners, log, polls: AtomicUsize::new(0) })
+    }
+
+    fn now(&self) -> i64 {
+        START + i64::try_from(self.begun.elapsed().as_millis()).unwrap()
+    }
+
+    /// Statements that read a window of the table's columns.
+    fn windows(&self) -> Vec<String> {
+        self.log.lock().iter().filter(|sql| sql.contains("`id`") && sql.contains("@incr")).cloned().collect()
+    }
+
+    fn window(&self, sql: &str) -> Result<Rows> {
+        let text = |key: &str| {
+            let from = sql.find(&format!("'{key}' = '")).unwrap() + key.len() + 6;
+            let time = NaiveDateTime::parse_from_str(&sql[from..from + 19], "%Y-%m-%d %H:%M:%S").unwrap();
+            time.and_utc().timestamp_millis()
+        };
+        let (start, end) = (text("startTimestamp"), text("endTimestamp"));
+        assert!(end < self.now(), "a window must end before the server's time");
+        let stem = if self.manners.old_names { "BINLOG" } else { "CHANGELOG" };
+        if !sql.contains(&format!("__DORIS_{stem}_OP__")) {
+            return Err(server_error(1054, "Unknown column"));
+        }
+        let business = sql.contains("`id`");
+        if business && let Some(code) = self.manners.failures.lock().pop() {
+            return Err(server_error(code, "not now"));
+        }
+        let inside = |change: &&Change| match self.manners.start_exclusive {
+            true => start < change.at_ms && change.at_ms <= end,
+            false => start <= change.at_ms && change.at_ms < end,
+        };
+        let mut found: Vec<Change> = self.changes.iter().filter(inside).cloned().collect();
+        found.sort_by_key(|change| (change.at_ms, change.lsn, change.op));
+        let mut parts: Vec<Vec<Change>> = vec![found];
+        if self.manners.parts {
+            parts = parts.remove(0).into_iter().rev().map(|change| vec![change]).collect();
+        }
+        let batches: Vec<RecordBatch> = parts.iter().map(|part| change_batch(part, stem, business)).collect();
+        let schema = change_batch(&[], stem, business).schema();
+        let batches = futures::stream::iter(batches.into_iter().map(Ok));
+        let batches = match self.manners.stall && business {
+            true => batches.chain(futures::stream::pending()).boxed(),
+            false => batches.boxed(),
+        };
+        Ok(Rows { schema, parts: parts.len(), batches })
+    }
+}
+
+fn server_error(code: u32, message: &str) -> Error {
+    Error::Server {
+        host: "fe:8070".into(),
+        operation: "the statement".into(),
+        code: Some(code),
+        message: message.into(),
+    }
+}
+
+/// Hidden columns first, and the LSN as text: only names may matter.
+fn change_batch(changes: &[Change], stem: &str, business: bool) -> RecordBatch {
+    let mut columns: Vec<(String, ArrayRef)> = vec![
+        (
+            format!("__DORIS_{stem}_LSN__"),
+            Arc::new(StringArray::from_iter_values(changes.iter().map(|change| change.lsn.to_string()))),
+        ),
+        (
+            format!("__DORIS_{stem}_TSO__"),
+            Arc::new(Int64Array::from_iter_values(changes.iter().map(|change| change.at_ms << 18))),
+        ),
+        (format!("__DORIS_{stem}_OP__"), Arc::new(Int8Array::from_iter_values(changes.iter().map(|change| change.op)))),
+    ];
+    if business {
+        columns
+            .insert(1, ("id".into(), Arc::new(Int64Array::from_iter_values(changes.iter().map(|change| change.id)))));
+        columns
+            .push(("name".into(), Arc::new(StringArray::from_iter_values(changes.iter().map(|change| change.name)))));
+    }
+    RecordBatch::try_from_iter(columns).unwrap()
+}
+
+#[async_trait]
+impl ChangelogServer for FakeServer {
+    async fn now_ms(&self) -> Result<i64> {
+        self.polls.fetch_add(1, Ordering::Relaxed);
+        self.log.lock().push("tso".into());
+        Ok(self.now())
+    }
+
+    async fn snapshot_statements(&self) -> Result<Vec<String>> {
+        Ok(vec!["snapshot 0".into(), "snapshot 1".into()])
+    }
+
+    async fn query(&self, sql: &str) -> Result<Rows> {
+        self.log.lock().push(sql.to_string());
+        let Some(split) = sql.strip_prefix("snapshot ") else { return self.window(sql) };
+        let split: i64 = split.parse().unwrap();
+        let rows: Vec<_> = self.rows.iter().filter(|row| row.0 % 2 == split).collect();
+        let batch = RecordBatch::try_from_iter([
+            ("id", Arc::new(Int64Array::from_iter_values(rows.iter().map(|row| row.0))) as ArrayRef),
+            ("name", Arc::new(StringArray::from_iter_values(rows.iter().map(|row| row.1))) as ArrayRef),
+        ]);
+        let batch = batch.unwrap();
+        Ok(Rows { schema: batch.schema(), parts: 1, batches: futures::stream::iter([Ok(batch)]).boxed() })
+    }
+}
+
+fn node(server: &Arc<FakeServer>, snapshot: bool, bounded: bool) -> DorisChangelogExec {
+    let fields = vec![Field::new("id", DataType::Int64, false), Field::new("name", DataType::Utf8, true)];
+    let spec = ChangelogSpec {
+        table: TableIdent::new("db", "t"),
+        columns: Arc::new(["id".to_string(), "name".to_string()]),
+        types: Arc::new([DorisType::BigInt, DorisType::String]),
+        schema: read_schema(fields, "__change_kind"),
+        snapshot,
+        bounded,
+        poll_interval: Duration::from_secs(10),
+        visible_wait_timeout: Duration::from_secs(300),
+    };
+    let request =
+        ChangelogRequest { spec, filters: vec![], projection: vec![0, 1, 2], append_only: false, tablets_per_split: 1 };
+    DorisChangelogExec::with_server(Arc::clone(server) as Arc<dyn ChangelogServer>, request).unwrap()
+}
+
+fn rows_of(batch: &RecordBatch) -> Vec<String> {
+    let (ids, names) = (batch.column(0).as_primitive::<Int64Type>(), batch.column(1).as_string::<i32>());
+    let kinds = batch.column(2).as_string::<i32>();
+    (0..batch.num_rows())
+        .map(|row| {
+            format!("{}{}{}", kinds.value(row), ids.value(row), if names.is_null(row) { "" } else { names.value(row) })
+        })
+        .collect()
+}
+
+fn execute(node: &DorisChangelogExec) -> SendableRecordBatchStream {
+    node.execute(0, Arc::new(TaskContext::default())).unwrap()
+}
+
+async fn drain(node: &DorisChangelogExec) -> datafusion::error::Result<Vec<String>> {
+    let mut stream = execute(node);
+    let mut rows = Vec::new();
+    while let Some(batch) = stream.next().await {
+        rows.extend(rows_of(&batch?));
+    }
+    Ok(rows)
+}
+
+/// Reads the free-running `node` for some time of the paused clock.
+async fn read_for(node: &DorisChangelogExec, time: Duration) -> Vec<String> {
+    let mut stream = execute(node);
+    let mut rows = Vec::new();
+    let end = tokio::time::sleep(time);
+    tokio::pin!(end);
+    loop {
+        tokio::select! {
+            () = &mut end => return rows,
+            batch = stream.next() => rows.extend(rows_of(&batch.unwrap().unwrap())),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn change_on_a_window_edge_comes_exactly_once_under_both_rules() {
+    for start_exclusive in [false, true] {
+        // Polls at 10.5, 20.5, 30.5: windows 10 to 10 (none), 10 to 20, 20 to 30.
+        let base = START - 500;
+        let edges = [base + 9_999, base + 10_000, base + 10_001, base + 19_999];
+        let changes = edges.iter().zip(1..).map(|(at_ms, id)| insert(*at_ms, id, "x")).collect();
+        let server = FakeServer::new(changes, vec![], Manners { start_exclusive, ..Manners::default() });
+        let rows = read_for(&node(&server, false, false), Duration::from_secs(35)).await;
+        assert_eq!(rows, ["+I1x", "+I2x", "+I3x", "+I4x"], "start_exclusive: {start_exclusive}");
+        assert_eq!(server.windows().len(), 3);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn start_is_taken_before_the_snapshot_and_changes_follow_it() {
+    let changes = vec![
+        Change { at_ms: START + 100, lsn: 1, op: 2, id: 3, name: "c" },
+        Change { at_ms: START + 100, lsn: 1, op: 3, id: 3, name: "c2" },
+    ];
+    let server = FakeServer::new(changes, vec![(1, "a"), (2, "b"), (3, "c")], Manners::default());
+    let mut rows = read_for(&node(&server, true, false), Duration::from_secs(15)).await;
+    let updates = rows.split_off(3);
+    rows.sort();
+    assert_eq!(rows, ["+I1a", "+I2b", "+I3c"]);
+    assert_eq!(updates, ["-U3c", "+U3c2"]);
+    let log = server.log.lock();
+    let first = |what: &str| log.iter().position(|sql| sql.starts_with(what)).unwrap();
+    assert!(first("tso") < first("snapshot"), "{log:?}");
+    let fence = log.iter().position(|sql| sql.contains("@incr")).unwrap();
+    assert!(fence < first("snapshot"), "transactions before the start must be visible to the snapshot: {log:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn same_window_is_asked_again_while_it_is_not_visible() {
+    let manners = Manners { failures: Mutex::new(vec![5101, 5101, 5101]), ..Manners::default() };
+    let server = FakeServer::new(vec![insert(START, 1, "x")], vec![], manners);
+    let rows = read_for(&node(&server, false, false), Duration::from_secs(19)).await;
+    assert_eq!(rows, ["+I1x"]);
+    let windows = server.windows();
+    assert_eq!(windows.len(), 4);
+    assert!(windows.iter().all(|sql| *sql == windows[0]), "{windows:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_error_or_a_spent_budget_fails_at_once() {
+    let manners = Manners { failures: Mutex::new(vec![1064]), ..Manners::default() };
+    let server = FakeServer::new(vec![], vec![], manners);
+    let error = drain(&node(&server, false, false)).await.unwrap_err().to_string();
+    assert!(error.contains("not now"), "{error}");
+    assert_eq!(server.windows().len(), 1);
+    let manners = Manners { failures: Mutex::new(vec![5101; 1000]), ..Manners::default() };
+    let server = FakeServer::new(vec![], vec![], manners);
+    let begun = Instant::now();
+    assert!(drain(&node(&server, false, false)).await.is_err());
+    assert!(begun.elapsed() < Duration::from_secs(330), "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn result_in_parts_is_put_in_the_order_of_the_changes() {
+    let at_ms = START;
+    let changes = vec![
+        Change { at_ms, lsn: 12, op: 1, id: 5, name: "b" },
+        Change { at_ms, lsn: 9, op: 3, id: 5, name: "b" },
+        Change { at_ms, lsn: 9, op: 2, id: 5, name: "a" },
+    ];
+    let server = FakeServer::new(changes, vec![], Manners { parts: true, ..Manners::default() });
+    let rows = read_for(&node(&server, false, false), Duration::from_secs(15)).await;
+    assert_eq!(rows, ["-U5a", "+U5b", "-D5b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn older_names_of_the_hidden_columns_are_found() {
+    let server =
+        FakeServer::new(vec![insert(START, 1, "x")], vec![], Manners { old_names: true, ..Manners::default() });
+    let rows = read_for(&node(&server, false, false), Duration::from_secs(25)).await;
+    assert_eq!(rows, ["+I1x"]);
+    let probes = server.log.lock().iter().filter(|sql| sql.contains("LIMIT 0")).count();
+    assert_eq!(probes, 2, "the spelling is found once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn bounded_read_gives_all_up_to_its_start_and_ends_soon() {
+    let changes = vec![insert(START, 1, "x"), insert(START + 60_000, 2, "late")];
+    let server = FakeServer::new(changes, vec![(7, "a")], Manners::default());
+    let node = node(&server, true, true);
+    assert!(!node.properties().boundedness.is_unbounded());
+    let begun = Instant::now();
+    assert_eq!(drain(&node).await.unwrap(), ["+I7a", "+I1x"]);
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn limit_makes_the_node_bounded_and_is_exact() {
+    let changes = vec![insert(START, 1, "x"), insert(START, 2, "y"), insert(START, 3, "z")];
+    let server = FakeServer::new(changes, vec![], Manners::default());
+    let node = node(&server, false, false);
+    assert!(node.properties().boundedness.is_unbounded());
+    let limited = node.with_fetch(Some(2)).unwrap();
+    assert!(!limited.boundedness().is_unbounded());
+    let mut stream = limited.execute(0, Arc::new(TaskContext::default())).unwrap();
+    assert_eq!(rows_of(&stream.next().await.unwrap().unwrap()), ["+I1x", "+I2y"]);
+    assert!(stream.next().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn rows_are_there_as_soon_as_their_batch_is() {
+    let server = FakeServer::new(vec![insert(START, 1, "x")], vec![], Manners { stall: true, ..Manners::default() });
+    let rows = read_for(&node(&server, false, false), Duration::from_millis(10_010)).await;
+    assert_eq!(rows, ["+I1x"], "the window's stream has not ended");
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_epoch_is_one_piece_of_work_and_an_aborted_one_is_replayed() {
+    let changes = vec![insert(START, 1, "x"), insert(START + 11_000, 2, "y")];
+    let server = FakeServer::new(changes, vec![(7, "a"), (8, "b")], Manners::default());
+    let node = node(&server, true, false);
+    let control = Arc::clone(node.control());
+    control.begin_epoch(Epoch(1));
+    let mut snapshot = drain(&node).await.unwrap();
+    snapshot.sort();
+    assert_eq!(snapshot, ["+I7a", "+I8b"]);
+    assert!(control.status().position.changelog_ms().is_none(), "not committed yet");
+    control.epoch_committed(Epoch(1));
+    control.begin_epoch(Epoch(2));
+    assert_eq!(drain(&node).await.unwrap(), ["+I1x"]);
+    let read = control.position();
+    control.epoch_aborted(Epoch(2));
+    control.begin_epoch(Epoch(3));
+    assert_eq!(drain(&node).await.unwrap(), ["+I1x", "+I2y"], "from the committed position on");
+    assert!(control.position().changelog_ms() > read.changelog_ms());
+    control.epoch_committed(Epoch(3));
+    assert!(!control.finished());
+    control.stop();
+    control.begin_epoch(Epoch(4));
+    assert!(drain(&node).await.unwrap().is_empty());
+    assert!(control.finished());
+    assert_eq!(control.status().epochs, 2);
+    assert!(matches!(control.status().position, SourcePosition::Changelog { .. }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn idle_read_polls_by_the_interval_only() {
+    let server = FakeServer::new(vec![], vec![], Manners::default());
+    let rows = read_for(&node(&server, false, false), Duration::from_secs(100)).await;
+    assert!(rows.is_empty());
+    // One for the start, and one at once, then every ten seconds.
+    let polls = server.polls.load(Ordering::Relaxed);
+    assert!((11..=12).contains(&polls), "{polls}");
+}
+
+#[test]
+fn explain_shows_the_statement_and_no_secret() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let _guard = runtime.enter();
+    let server = FakeServer::new(vec![], vec![], Manners::default());
+    let plan: Arc<dyn ExecutionPlan> = Arc::new(node(&server, true, false));
+    let text = datafusion::physical_plan::displayable(plan.as_ref()).one_line().to_string();
+    assert!(text.contains("mode=initial, unbounded=true"), "{text}");
+    assert!(text.contains("FROM `db`.`t`@incr('startTimestamp' = '<start>', 'endTimestamp' = '<end>'"), "{text}");
+    let schema: &Schema = &plan.schema();
+    assert_eq!(schema.field(2).name(), "__change_kind");
+}
