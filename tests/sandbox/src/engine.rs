@@ -1,0 +1,561 @@
+//! The engine: everything behind the protocols. Servers hold an `Arc<Engine>` and open a [`Session`] per connection.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use datafusion::execution::SendableRecordBatchStream;
+use parking_lot::{Mutex, RwLock};
+
+use crate::changelog::Tso;
+use crate::error::{LoadError, SqlError};
+use crate::session::Session;
+use crate::storage::{Catalog, Column, KeysType, Table};
+use crate::txn::{LoadTxn, TxnManager, TxnState};
+use crate::types::DorisType;
+
+/// The Doris build the sandbox imitates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum Profile {
+    /// 2.1: the oldest line served.
+    V2_1,
+    /// 3.1.
+    V3_1,
+    /// 4.0: the last line with zone-tagged DATETIME over Arrow.
+    V4_0,
+    /// 5.0 with row binlog (`binlog.*` names, windows `(start, end]`).
+    V5_0Binlog,
+    /// 5.0 after the rename to changelog (`changelog.*` names, windows `[start, end)`).
+    #[default]
+    V5_0Changelog,
+}
+
+impl Profile {
+    /// DATETIME travels without zone over Arrow.
+    pub fn naive_datetime(self) -> bool {
+        self == Self::V5_0Changelog
+    }
+
+    /// Row changes can be recorded.
+    pub fn has_changes(self) -> bool {
+        self >= Self::V5_0Binlog
+    }
+
+    /// The version text of `SHOW FRONTENDS` and `version_comment`.
+    pub fn version(self) -> &'static str {
+        match self {
+            Self::V2_1 => "doris-2.1.10",
+            Self::V3_1 => "doris-3.1.2",
+            Self::V4_0 => "doris-4.0.1",
+            Self::V5_0Binlog | Self::V5_0Changelog => "doris-5.0.0",
+        }
+    }
+}
+
+impl FromStr for Profile {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "2.1" => Ok(Self::V2_1),
+            "3.1" => Ok(Self::V3_1),
+            "4.0" => Ok(Self::V4_0),
+            "5.0-binlog" => Ok(Self::V5_0Binlog),
+            "5.0-changelog" => Ok(Self::V5_0Changelog),
+            other => Err(format!("unknown profile `{other}`, use 2.1, 3.1, 4.0, 5.0-binlog or 5.0-changelog")),
+        }
+    }
+}
+
+impl fmt::Display for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::V2_1 => "2.1",
+            Self::V3_1 => "3.1",
+            Self::V4_0 => "4.0",
+            Self::V5_0Binlog => "5.0-binlog",
+            Self::V5_0Changelog => "5.0-changelog",
+        })
+    }
+}
+
+/// Where the engine reads the time; tests inject a clock they move by hand.
+pub trait Clock: Send + Sync + fmt::Debug {
+    /// Milliseconds since the Unix epoch.
+    fn now_ms(&self) -> i64;
+}
+
+/// The clock of the machine.
+#[derive(Debug, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now_ms(&self) -> i64 {
+        chrono::Utc::now().timestamp_millis()
+    }
+}
+
+/// A clock that stands still until it is moved.
+#[derive(Debug)]
+pub struct ManualClock(std::sync::atomic::AtomicI64);
+
+impl ManualClock {
+    /// A clock that shows `now_ms`.
+    pub fn new(now_ms: i64) -> Self {
+        Self(std::sync::atomic::AtomicI64::new(now_ms))
+    }
+
+    /// Moves the clock by `ms` (negative: back).
+    pub fn advance(&self, ms: i64) {
+        self.0.fetch_add(ms, Ordering::SeqCst);
+    }
+}
+
+impl Clock for ManualClock {
+    fn now_ms(&self) -> i64 {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+/// What an engine is made from.
+#[derive(Clone)]
+pub struct EngineConfig {
+    /// The build to imitate.
+    pub profile: Profile,
+    /// Name of the administrator.
+    pub user: String,
+    /// Password of the administrator, may be empty.
+    pub password: String,
+    /// Time source of transactions and TSO.
+    pub clock: Arc<dyn Clock>,
+    /// `stream_load_default_precommit_timeout_second`: age at which a pre-committed transaction is aborted.
+    pub precommit_timeout: Duration,
+    /// `max_running_txn_num_per_db`.
+    pub max_running_txn_num_per_db: usize,
+    /// Time zone of new sessions, an IANA name or an offset.
+    pub time_zone: String,
+}
+
+impl Default for EngineConfig {
+    fn default() -> Self {
+        Self {
+            profile: Profile::default(),
+            user: "root".to_owned(),
+            password: String::new(),
+            clock: Arc::new(SystemClock),
+            precommit_timeout: Duration::from_secs(3600),
+            max_running_txn_num_per_db: 10_000,
+            time_zone: "Asia/Shanghai".to_owned(),
+        }
+    }
+}
+
+impl fmt::Debug for EngineConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EngineConfig")
+            .field("profile", &self.profile)
+            .field("user", &self.user)
+            .field("precommit_timeout", &self.precommit_timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One FE or BE as SHOW FRONTENDS / SHOW BACKENDS print it. Ports not served are 0 (printed as -1 for Flight).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Node {
+    /// Host without port.
+    pub host: String,
+    /// HTTP port.
+    pub http_port: u16,
+    /// MySQL port (FE only).
+    pub query_port: u16,
+    /// Arrow Flight SQL port.
+    pub flight_port: u16,
+}
+
+/// The nodes of the cluster.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Topology {
+    /// Frontends; the first is the master.
+    pub frontends: Vec<Node>,
+    /// Backends.
+    pub backends: Vec<Node>,
+}
+
+/// Who opened a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// MySQL wire protocol.
+    Mysql,
+    /// `/api/query/...`.
+    Http,
+    /// Arrow Flight SQL.
+    Flight,
+}
+
+/// Which side of the cluster produces a result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// SHOW, SET, constants: held by the FE, all columns text over Flight.
+    Fe,
+    /// A query over tables: read from the BE.
+    Be,
+}
+
+/// The outcome of one statement.
+pub enum StatementResult {
+    /// Rows to stream.
+    Rows {
+        /// Arrow schema as the profile sends it over Flight.
+        schema: SchemaRef,
+        /// The batches, each with exactly `schema`.
+        stream: SendableRecordBatchStream,
+        /// FE or BE.
+        origin: Origin,
+        /// Doris type of each column, for MySQL column types and text rendering.
+        types: Vec<DorisType>,
+    },
+    /// No result set.
+    Done {
+        /// Affected rows.
+        affected: u64,
+        /// Info text of the OK packet (`{'label':'..', 'status':'VISIBLE', 'txnId':'..'}` for INSERT), may be empty.
+        info: String,
+    },
+}
+
+impl fmt::Debug for StatementResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rows { schema, origin, .. } => f.debug_struct("Rows").field("schema", schema).field("origin", origin).finish(),
+            Self::Done { affected, info } => f.debug_struct("Done").field("affected", affected).field("info", info).finish(),
+        }
+    }
+}
+
+/// Facts of one table, a copy taken at one moment.
+#[derive(Debug, Clone)]
+pub struct TableMeta {
+    /// Database.
+    pub database: String,
+    /// Table.
+    pub name: String,
+    /// Table id.
+    pub id: u64,
+    /// Base columns in order, without hidden ones.
+    pub columns: Vec<Column>,
+    /// Key model.
+    pub keys_type: KeysType,
+    /// Properties as SHOW CREATE TABLE prints them.
+    pub properties: BTreeMap<String, String>,
+    /// Distribution columns, empty for RANDOM.
+    pub hash_columns: Vec<String>,
+    /// Number of buckets per partition.
+    pub buckets: usize,
+    /// Comment of the table.
+    pub comment: String,
+}
+
+impl TableMeta {
+    /// Arrow schema (storage types) of batches for [`Engine::write_load`] with these target columns, in this order;
+    /// `None` means all base columns. `__DORIS_DELETE_SIGN__` may be listed on unique tables.
+    ///
+    /// # Errors
+    /// 1054 for a column the table does not have, 1105 for one listed twice.
+    pub fn load_schema(&self, columns: Option<&[String]>) -> Result<SchemaRef, SqlError> {
+        crate::storage::load_schema(&self.columns, self.keys_type, columns)
+    }
+
+    /// The column of this name, compared without case.
+    pub fn column(&self, name: &str) -> Option<&Column> {
+        self.columns.iter().find(|c| c.name.eq_ignore_ascii_case(name))
+    }
+}
+
+/// One tablet, for query plans and SHOW TABLETS.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TabletInfo {
+    /// Tablet id.
+    pub id: u64,
+    /// Name of its partition.
+    pub partition: String,
+    /// Visible version.
+    pub version: u64,
+    /// Rows that are alive.
+    pub rows: u64,
+    /// Index of the backend in [`Topology::backends`] (modulo its length).
+    pub backend: usize,
+}
+
+/// Current TSO as `/api/tso` shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TsoStatus {
+    /// The whole TSO: `physical << 18 | logical`.
+    pub current_tso: i64,
+    /// Physical part, milliseconds since the Unix epoch.
+    pub physical_ms: i64,
+    /// Logical part.
+    pub logical: i64,
+    /// End of the allocated window, milliseconds.
+    pub window_end_ms: i64,
+}
+
+/// How the rows of a load meet the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum MergeType {
+    /// Upsert (unique) or append (duplicate).
+    #[default]
+    Append,
+    /// Every row deletes its key.
+    Delete,
+    /// The batch carries `__DORIS_DELETE_SIGN__` per row.
+    Merge,
+}
+
+/// What a load is about.
+#[derive(Debug, Clone)]
+pub struct LoadSpec {
+    /// Database.
+    pub db: String,
+    /// Table.
+    pub table: String,
+    /// Label of the caller; `None`: one is made.
+    pub label: Option<String>,
+    /// The load will stop at PRECOMMITTED.
+    pub two_phase: bool,
+    /// A PREPARE transaction older than this is aborted.
+    pub timeout: Duration,
+    /// Target columns of the batches (`None`: all base columns).
+    pub columns: Option<Vec<String>>,
+    /// How rows meet the table.
+    pub merge_type: MergeType,
+    /// Where the load comes from, for SHOW TRANSACTION (`BACKEND_STREAMING`, `INSERT_STREAMING`).
+    pub source: &'static str,
+}
+
+/// What a finished load became.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoadOutcome {
+    /// Transaction id.
+    pub txn_id: i64,
+    /// Label, given or made.
+    pub label: String,
+    /// PRECOMMITTED or VISIBLE.
+    pub state: TxnState,
+    /// Rows written.
+    pub rows: u64,
+}
+
+/// A transaction named by id, by label or by both.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TxnRef {
+    /// Transaction id.
+    pub txn_id: Option<i64>,
+    /// Label.
+    pub label: Option<String>,
+}
+
+/// State of a label.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LabelState {
+    /// `UNKNOWN` when no transaction has the label.
+    pub state: TxnState,
+    /// The transaction with the label.
+    pub txn_id: Option<i64>,
+    /// Reason of an abort, empty otherwise.
+    pub reason: String,
+}
+
+/// The in-process Doris cluster behind all protocols.
+pub struct Engine {
+    config: EngineConfig,
+    topology: RwLock<Topology>,
+    users: RwLock<BTreeMap<String, String>>,
+    pub(crate) catalog: Catalog,
+    pub(crate) txns: TxnManager,
+    pub(crate) tso: Tso,
+    /// Serialises commits: a TSO is allocated and its rows become visible under it.
+    pub(crate) commit_lock: Mutex<()>,
+    connection_ids: AtomicU64,
+    pub(crate) started_ms: i64,
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    /// An empty cluster.
+    pub fn new(config: EngineConfig) -> Arc<Engine> {
+        let users = BTreeMap::from([(config.user.clone(), config.password.clone())]);
+        let started_ms = config.clock.now_ms();
+        Arc::new(Engine {
+            topology: RwLock::default(),
+            users: RwLock::new(users),
+            catalog: Catalog::default(),
+            txns: TxnManager::new(&config),
+            tso: Tso::new(Arc::clone(&config.clock)),
+            commit_lock: Mutex::new(()),
+            connection_ids: AtomicU64::new(1),
+            started_ms,
+            config,
+        })
+    }
+
+    /// The configuration the engine was made from.
+    pub fn config(&self) -> &EngineConfig {
+        &self.config
+    }
+
+    /// The build this engine imitates.
+    pub fn profile(&self) -> Profile {
+        self.config.profile
+    }
+
+    /// Tells the engine where its servers listen; called once the ports are bound.
+    pub fn set_topology(&self, topology: Topology) {
+        *self.topology.write() = topology;
+    }
+
+    /// The nodes as last told.
+    pub fn topology(&self) -> Topology {
+        self.topology.read().clone()
+    }
+
+    /// Adds a user, or replaces the password of one.
+    pub fn set_user(&self, user: &str, password: &str) {
+        self.users.write().insert(user.to_owned(), password.to_owned());
+    }
+
+    /// Whether user and password are right.
+    pub fn authenticate(&self, user: &str, password: &str) -> bool {
+        self.users.read().get(user).is_some_and(|known| known == password)
+    }
+
+    /// Whether `auth` answers `salt` rightly under `mysql_native_password` (an empty answer means no password).
+    pub fn mysql_password_ok(&self, user: &str, salt: &[u8], auth: &[u8]) -> bool {
+        let users = self.users.read();
+        let Some(password) = users.get(user) else { return false };
+        crate::native_password::verify(password, salt, auth)
+    }
+
+    /// Whether the user is the administrator.
+    pub fn is_admin(&self, user: &str) -> bool {
+        user == self.config.user
+    }
+
+    /// Opens a session: one per connection (MySQL), token (Flight) or request (HTTP).
+    pub fn open_session(self: &Arc<Self>, user: &str, client_ip: &str, protocol: Protocol) -> Session {
+        let id = self.connection_ids.fetch_add(1, Ordering::Relaxed);
+        Session::new(Arc::clone(self), id, user, client_ip, protocol)
+    }
+
+    /// Facts of a table.
+    ///
+    /// # Errors
+    /// 1049 for the database, 1105 for the table.
+    pub fn table_meta(&self, db: &str, table: &str) -> Result<TableMeta, SqlError> {
+        Ok(self.catalog.table(db, table)?.meta(db))
+    }
+
+    /// Tablets of a table in id order.
+    ///
+    /// # Errors
+    /// As [`Engine::table_meta`].
+    pub fn tablets(&self, db: &str, table: &str) -> Result<Vec<TabletInfo>, SqlError> {
+        Ok(self.catalog.table(db, table)?.tablets())
+    }
+
+    /// Tablets that a statement of `_query_plan` reads; the statement must be a plain scan of `db`.`table`.
+    ///
+    /// # Errors
+    /// The texts of `TableQueryPlanAction` for anything but one table with projection and filter.
+    pub async fn plan_tablets(self: &Arc<Self>, db: &str, table: &str, sql: &str) -> Result<Vec<TabletInfo>, SqlError> {
+        self.table_meta(db, table)?;
+        crate::sql::plan_tablets(self, db, table, sql).await
+    }
+
+    /// Names of the databases, system ones included, sorted.
+    pub fn databases(&self) -> Vec<String> {
+        self.catalog.database_names()
+    }
+
+    /// Current TSO; reading does not allocate one.
+    pub fn tso(&self) -> TsoStatus {
+        self.tso.status()
+    }
+
+    /// Begins a load transaction in PREPARE.
+    ///
+    /// # Errors
+    /// Unknown database or table, a bad or used label, too many running transactions, columns that cannot be loaded.
+    pub fn begin_load(self: &Arc<Self>, spec: LoadSpec) -> Result<LoadTxn, LoadError> {
+        crate::txn::begin(self, spec)
+    }
+
+    /// Writes rows of the schema of [`TableMeta::load_schema`] (columns are matched by name).
+    ///
+    /// # Errors
+    /// A NULL in a NOT NULL column, a text longer than its column, or a batch of another schema.
+    pub fn write_load(&self, txn: &LoadTxn, batch: RecordBatch) -> Result<(), LoadError> {
+        crate::txn::write(self, txn, batch)
+    }
+
+    /// Ends the rows of a load: PRECOMMITTED when `two_phase`, else COMMITTED and VISIBLE.
+    ///
+    /// # Errors
+    /// The transaction was aborted meanwhile (timeout, abort by label, dropped table).
+    pub fn finish_load(self: &Arc<Self>, txn: LoadTxn, two_phase: bool) -> Result<LoadOutcome, LoadError> {
+        crate::txn::finish(self, txn, two_phase)
+    }
+
+    /// Aborts a load; its label is free again.
+    pub fn abort_load(&self, txn: LoadTxn, reason: &str) {
+        crate::txn::abort_load(self, txn, reason);
+    }
+
+    /// Second phase of 2PC: commits a pre-committed transaction. Returns `msg` of the reply.
+    ///
+    /// # Errors
+    /// The refusal text of reference section C, with its `TStatus:` prefix, in `message`; code 1105.
+    pub fn commit_txn(self: &Arc<Self>, db: &str, txn: &TxnRef) -> Result<String, SqlError> {
+        crate::txn::commit_two_phase(self, db, txn)
+    }
+
+    /// Second phase of 2PC: aborts. Returns `msg` of the reply.
+    ///
+    /// # Errors
+    /// As [`Engine::commit_txn`].
+    pub fn abort_txn(&self, db: &str, txn: &TxnRef) -> Result<String, SqlError> {
+        crate::txn::abort_two_phase(self, db, txn)
+    }
+
+    /// State of a label; [`TxnState::Unknown`] when no transaction has it.
+    ///
+    /// # Errors
+    /// 1049 for the database.
+    pub fn label_state(&self, db: &str, label: &str) -> Result<LabelState, SqlError> {
+        crate::txn::label_state(self, db, label)
+    }
+
+    /// Number of transactions in PREPARE or PRECOMMITTED, over all databases.
+    pub fn running_transactions(&self) -> usize {
+        self.txns.running_total()
+    }
+
+    /// Aborts what is past its time. The engine also does this on every access; servers call it about once a second.
+    pub fn sweep(&self) {
+        self.txns.expire(self.config.clock.now_ms());
+    }
+
+    pub(crate) fn table_handle(&self, db: &str, table: &str) -> Result<Arc<Table>, SqlError> {
+        self.catalog.table(db, table)
+    }
+}

@@ -1,0 +1,410 @@
+//! Building columns from load text and JSON, one typed Arrow builder per Doris type.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::{
+    ArrayRef, BooleanBuilder, Date32Builder, Decimal128Builder, Decimal256Builder, ListArray, MapArray, NullArray,
+    PrimitiveBuilder, StringBuilder, StructArray, TimestampMicrosecondBuilder, TimestampMillisecondBuilder,
+    TimestampSecondBuilder, UInt32Builder,
+};
+use arrow::buffer::{NullBuffer, OffsetBuffer};
+use arrow::datatypes::{
+    DataType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, TimeUnit,
+};
+use serde_json::Value;
+
+use super::datetime::{DAY_MICROS, parse_datetime};
+use super::zone::SessionZone;
+use super::{DorisType, datetime_unit, decimal, nested};
+
+/// Why a text is not a value of a type.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ValueError {
+    /// What is wrong, naming the value and the type.
+    pub message: String,
+}
+
+impl fmt::Display for ValueError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for ValueError {}
+
+/// Builds one column of storage type. A failed append appends nothing: the caller appends a NULL instead (non-strict)
+/// or drops the row (append a NULL to keep the columns level, and filter the batch afterwards).
+pub struct ColumnBuilder {
+    ty: DorisType,
+    zone: SessionZone,
+    inner: Inner,
+}
+
+enum Inner {
+    Null(usize),
+    Bool(BooleanBuilder),
+    I8(PrimitiveBuilder<Int8Type>),
+    I16(PrimitiveBuilder<Int16Type>),
+    I32(PrimitiveBuilder<Int32Type>),
+    I64(PrimitiveBuilder<Int64Type>),
+    F32(PrimitiveBuilder<Float32Type>),
+    F64(PrimitiveBuilder<Float64Type>),
+    D128(Decimal128Builder),
+    D256(Decimal256Builder),
+    Text(StringBuilder),
+    Date(Date32Builder),
+    Second(TimestampSecondBuilder),
+    Milli(TimestampMillisecondBuilder),
+    Micro(TimestampMicrosecondBuilder),
+    Ipv4(UInt32Builder),
+    List { child: Box<ColumnBuilder>, offsets: Vec<i32>, valid: Vec<bool> },
+    Map { key: Box<ColumnBuilder>, value: Box<ColumnBuilder>, offsets: Vec<i32>, valid: Vec<bool> },
+    Struct { children: Vec<ColumnBuilder>, valid: Vec<bool> },
+}
+
+impl ColumnBuilder {
+    /// A builder of the type's storage array. `nullable` is not enforced: NULLs are counted by the caller.
+    pub fn new(ty: &DorisType, _nullable: bool) -> Self {
+        Self::in_zone(ty, SessionZone::UTC)
+    }
+
+    /// As [`ColumnBuilder::new`]; texts with a zone suffix are converted to `zone`.
+    pub fn in_zone(ty: &DorisType, zone: SessionZone) -> Self {
+        let child = |ty: &DorisType| Box::new(Self::in_zone(ty, zone));
+        let inner = match ty {
+            DorisType::Null => Inner::Null(0),
+            DorisType::Boolean => Inner::Bool(BooleanBuilder::new()),
+            DorisType::TinyInt => Inner::I8(PrimitiveBuilder::new()),
+            DorisType::SmallInt => Inner::I16(PrimitiveBuilder::new()),
+            DorisType::Int => Inner::I32(PrimitiveBuilder::new()),
+            DorisType::BigInt => Inner::I64(PrimitiveBuilder::new()),
+            DorisType::Float => Inner::F32(PrimitiveBuilder::new()),
+            DorisType::Double => Inner::F64(PrimitiveBuilder::new()),
+            DorisType::LargeInt => Inner::D256(Decimal256Builder::new().with_data_type(ty.storage())),
+            DorisType::Decimal { precision, .. } if *precision <= 38 => {
+                Inner::D128(Decimal128Builder::new().with_data_type(ty.storage()))
+            }
+            DorisType::Decimal { .. } => Inner::D256(Decimal256Builder::new().with_data_type(ty.storage())),
+            DorisType::Char(_)
+            | DorisType::Varchar(_)
+            | DorisType::String
+            | DorisType::Json
+            | DorisType::Variant
+            | DorisType::Ipv6 => Inner::Text(StringBuilder::new()),
+            DorisType::Date => Inner::Date(Date32Builder::new()),
+            DorisType::DateTime(p) => match datetime_unit(*p) {
+                TimeUnit::Second => Inner::Second(TimestampSecondBuilder::new()),
+                TimeUnit::Millisecond => Inner::Milli(TimestampMillisecondBuilder::new()),
+                _ => Inner::Micro(TimestampMicrosecondBuilder::new()),
+            },
+            DorisType::Ipv4 => Inner::Ipv4(UInt32Builder::new()),
+            DorisType::Array(item) => Inner::List { child: child(item), offsets: vec![0], valid: Vec::new() },
+            DorisType::Map(key, value) => {
+                Inner::Map { key: child(key), value: child(value), offsets: vec![0], valid: Vec::new() }
+            }
+            DorisType::Struct(fields) => Inner::Struct {
+                children: fields.iter().map(|(_, ty)| Self::in_zone(ty, zone)).collect(),
+                valid: Vec::new(),
+            },
+        };
+        Self { ty: ty.clone(), zone, inner }
+    }
+
+    /// The type being built.
+    pub fn doris_type(&self) -> &DorisType {
+        &self.ty
+    }
+
+    /// Appends a NULL.
+    pub fn append_null(&mut self) {
+        match &mut self.inner {
+            Inner::Null(n) => *n += 1,
+            Inner::Bool(b) => b.append_null(),
+            Inner::I8(b) => b.append_null(),
+            Inner::I16(b) => b.append_null(),
+            Inner::I32(b) => b.append_null(),
+            Inner::I64(b) => b.append_null(),
+            Inner::F32(b) => b.append_null(),
+            Inner::F64(b) => b.append_null(),
+            Inner::D128(b) => b.append_null(),
+            Inner::D256(b) => b.append_null(),
+            Inner::Text(b) => b.append_null(),
+            Inner::Date(b) => b.append_null(),
+            Inner::Second(b) => b.append_null(),
+            Inner::Milli(b) => b.append_null(),
+            Inner::Micro(b) => b.append_null(),
+            Inner::Ipv4(b) => b.append_null(),
+            Inner::List { child, offsets, valid } => {
+                offsets.push(child.len() as i32);
+                valid.push(false);
+            }
+            Inner::Map { key, offsets, valid, .. } => {
+                offsets.push(key.len() as i32);
+                valid.push(false);
+            }
+            Inner::Struct { children, valid } => {
+                children.iter_mut().for_each(Self::append_null);
+                valid.push(false);
+            }
+        }
+    }
+
+    /// Rows so far.
+    pub fn len(&self) -> usize {
+        use arrow::array::ArrayBuilder;
+        match &self.inner {
+            Inner::Null(n) => *n,
+            Inner::Bool(b) => b.len(),
+            Inner::I8(b) => b.len(),
+            Inner::I16(b) => b.len(),
+            Inner::I32(b) => b.len(),
+            Inner::I64(b) => b.len(),
+            Inner::F32(b) => b.len(),
+            Inner::F64(b) => b.len(),
+            Inner::D128(b) => b.len(),
+            Inner::D256(b) => b.len(),
+            Inner::Text(b) => b.len(),
+            Inner::Date(b) => b.len(),
+            Inner::Second(b) => b.len(),
+            Inner::Milli(b) => b.len(),
+            Inner::Micro(b) => b.len(),
+            Inner::Ipv4(b) => b.len(),
+            Inner::List { valid, .. } | Inner::Map { valid, .. } | Inner::Struct { valid, .. } => valid.len(),
+        }
+    }
+
+    /// Whether nothing was appended.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn invalid(&self, text: &str) -> ValueError {
+        let shown: String = text.chars().take(64).collect();
+        ValueError { message: format!("parse failed, value `{shown}` is not a valid {}", self.ty) }
+    }
+
+    /// Appends the value of a text, read as Stream Load reads a CSV field.
+    ///
+    /// # Errors
+    /// The text is not a value of the type, or is too long for it; nothing was appended.
+    pub fn append_text(&mut self, text: &str) -> Result<(), ValueError> {
+        let zone = self.zone;
+        let wrong = || self.invalid(text);
+        match (&self.ty, &self.inner) {
+            (DorisType::Char(n) | DorisType::Varchar(n), _) if text.len() > *n as usize => {
+                return Err(ValueError {
+                    message: format!(
+                        "the length of input is too long than schema, first 32 bytes of input str: [{}], schema length: {n}, actual length: {}",
+                        first_bytes(text, 32),
+                        text.len()
+                    ),
+                });
+            }
+            (DorisType::Json | DorisType::Variant, _) => {
+                serde_json::from_str::<serde::de::IgnoredAny>(text).map_err(|_| wrong())?;
+            }
+            _ => {}
+        }
+        let normal = match &self.ty {
+            DorisType::Ipv6 => Some(text.trim().parse::<std::net::Ipv6Addr>().map_err(|_| wrong())?.to_string()),
+            _ => None,
+        };
+        if self.ty.is_nested() {
+            let value = nested::parse(text).ok_or_else(wrong)?;
+            return match value {
+                Value::Null => Err(wrong()),
+                value => self.append_json(&value),
+            };
+        }
+        macro_rules! parsed {
+            ($builder:expr, $value:expr) => {
+                match $value {
+                    Some(value) => $builder.append_value(value),
+                    None => return Err(self.invalid(text)),
+                }
+            };
+        }
+        match &mut self.inner {
+            Inner::Null(n) => *n += 1,
+            Inner::Bool(b) => parsed!(b, parse_bool(text)),
+            Inner::I8(b) => parsed!(b, text.trim().parse().ok()),
+            Inner::I16(b) => parsed!(b, text.trim().parse().ok()),
+            Inner::I32(b) => parsed!(b, text.trim().parse().ok()),
+            Inner::I64(b) => parsed!(b, text.trim().parse().ok()),
+            Inner::F32(b) => parsed!(b, text.trim().parse().ok()),
+            Inner::F64(b) => parsed!(b, text.trim().parse().ok()),
+            Inner::D128(b) => match &self.ty {
+                DorisType::Decimal { precision, scale } => parsed!(b, decimal::parse_128(text, *precision, *scale)),
+                _ => return Err(self.invalid(text)),
+            },
+            Inner::D256(b) => match &self.ty {
+                DorisType::LargeInt => parsed!(b, decimal::parse_largeint(text)),
+                DorisType::Decimal { precision, scale } => parsed!(b, decimal::parse_256(text, *precision, *scale)),
+                _ => return Err(self.invalid(text)),
+            },
+            Inner::Text(b) => b.append_value(normal.as_deref().unwrap_or(text)),
+            Inner::Date(b) => parsed!(b, parse_datetime(text, 6, &zone).map(|m| m.div_euclid(DAY_MICROS) as i32)),
+            Inner::Second(b) => parsed!(b, parse_datetime(text, 0, &zone).map(|m| m.div_euclid(1_000_000))),
+            Inner::Milli(b) => match &self.ty {
+                DorisType::DateTime(p) => parsed!(b, parse_datetime(text, *p, &zone).map(|m| m.div_euclid(1000))),
+                _ => return Err(self.invalid(text)),
+            },
+            Inner::Micro(b) => match &self.ty {
+                DorisType::DateTime(p) => parsed!(b, parse_datetime(text, *p, &zone)),
+                _ => return Err(self.invalid(text)),
+            },
+            Inner::Ipv4(b) => parsed!(b, text.trim().parse::<std::net::Ipv4Addr>().ok().map(u32::from)),
+            Inner::List { .. } | Inner::Map { .. } | Inner::Struct { .. } => return Err(self.invalid(text)),
+        }
+        Ok(())
+    }
+
+    /// Appends a JSON value: scalars by their text, arrays and objects into nested types, anything into text types.
+    ///
+    /// # Errors
+    /// As [`ColumnBuilder::append_text`].
+    pub fn append_json(&mut self, value: &Value) -> Result<(), ValueError> {
+        match (&mut self.inner, value) {
+            (_, Value::Null) => {
+                self.append_null();
+                Ok(())
+            }
+            (Inner::List { .. } | Inner::Map { .. } | Inner::Struct { .. }, Value::String(text)) => self.append_text(text),
+            (Inner::List { child, offsets, valid }, Value::Array(items)) => {
+                for item in items {
+                    if child.append_json(item).is_err() {
+                        child.append_null();
+                    }
+                }
+                offsets.push(child.len() as i32);
+                valid.push(true);
+                Ok(())
+            }
+            (Inner::Map { key, value: values, offsets, valid }, Value::Object(entries)) => {
+                for (name, item) in entries {
+                    if key.append_text(name).is_err() {
+                        continue;
+                    }
+                    if values.append_json(item).is_err() {
+                        values.append_null();
+                    }
+                }
+                offsets.push(key.len() as i32);
+                valid.push(true);
+                Ok(())
+            }
+            (Inner::Struct { children, valid }, Value::Object(entries)) => {
+                let DorisType::Struct(fields) = &self.ty else { return Err(self.invalid(&value.to_string())) };
+                for ((name, _), child) in fields.iter().zip(children) {
+                    let item = entries.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, item)| item);
+                    if child.append_json(item.unwrap_or(&Value::Null)).is_err() {
+                        child.append_null();
+                    }
+                }
+                valid.push(true);
+                Ok(())
+            }
+            (Inner::Struct { children, valid }, Value::Array(items)) if items.len() == children.len() => {
+                for (item, child) in items.iter().zip(children) {
+                    if child.append_json(item).is_err() {
+                        child.append_null();
+                    }
+                }
+                valid.push(true);
+                Ok(())
+            }
+            (Inner::List { .. } | Inner::Map { .. } | Inner::Struct { .. }, other) => Err(self.invalid(&other.to_string())),
+            (Inner::Text(b), other) if matches!(self.ty, DorisType::Json | DorisType::Variant) => {
+                b.append_value(other.to_string());
+                Ok(())
+            }
+            (_, Value::String(text)) => self.append_text(text),
+            (_, Value::Bool(flag)) => match &self.ty {
+                DorisType::Boolean | DorisType::Char(_) | DorisType::Varchar(_) | DorisType::String => {
+                    self.append_text(if *flag { "true" } else { "false" })
+                }
+                _ => self.append_text(if *flag { "1" } else { "0" }),
+            },
+            (_, other) => self.append_text(&other.to_string()),
+        }
+    }
+
+    /// The array of all appended values, in storage type.
+    pub fn finish(&mut self) -> ArrayRef {
+        let DataType::Struct(_) | DataType::List(_) | DataType::Map(..) = self.ty.storage() else {
+            return self.finish_flat();
+        };
+        let storage = self.ty.storage();
+        match (&mut self.inner, storage) {
+            (Inner::List { child, offsets, valid }, DataType::List(field)) => {
+                let offsets = OffsetBuffer::new(std::mem::replace(offsets, vec![0]).into());
+                let nulls = NullBuffer::from(std::mem::take(valid));
+                Arc::new(ListArray::new(field, offsets, child.finish(), Some(nulls).filter(|n| n.null_count() > 0)))
+            }
+            (Inner::Map { key, value, offsets, valid }, DataType::Map(field, _)) => {
+                let DataType::Struct(fields) = field.data_type() else { return Arc::new(NullArray::new(0)) };
+                let entries = StructArray::new(fields.clone(), vec![key.finish(), value.finish()], None);
+                let offsets = OffsetBuffer::new(std::mem::replace(offsets, vec![0]).into());
+                let nulls = NullBuffer::from(std::mem::take(valid));
+                Arc::new(MapArray::new(field, offsets, entries, Some(nulls).filter(|n| n.null_count() > 0), false))
+            }
+            (Inner::Struct { children, valid }, DataType::Struct(fields)) => {
+                let rows = valid.len();
+                let nulls = NullBuffer::from(std::mem::take(valid));
+                let arrays: Vec<ArrayRef> = children.iter_mut().map(Self::finish).collect();
+                let nulls = Some(nulls).filter(|n| n.null_count() > 0);
+                Arc::new(StructArray::try_new_with_length(fields.clone(), arrays, nulls.clone(), rows)
+                    .unwrap_or_else(|_| StructArray::new_null(fields, rows)))
+            }
+            _ => Arc::new(NullArray::new(0)),
+        }
+    }
+
+    fn finish_flat(&mut self) -> ArrayRef {
+        match &mut self.inner {
+            Inner::Null(n) => Arc::new(NullArray::new(std::mem::take(n))),
+            Inner::Bool(b) => Arc::new(b.finish()),
+            Inner::I8(b) => Arc::new(b.finish()),
+            Inner::I16(b) => Arc::new(b.finish()),
+            Inner::I32(b) => Arc::new(b.finish()),
+            Inner::I64(b) => Arc::new(b.finish()),
+            Inner::F32(b) => Arc::new(b.finish()),
+            Inner::F64(b) => Arc::new(b.finish()),
+            Inner::D128(b) => Arc::new(b.finish()),
+            Inner::D256(b) => Arc::new(b.finish()),
+            Inner::Text(b) => Arc::new(b.finish()),
+            Inner::Date(b) => Arc::new(b.finish()),
+            Inner::Second(b) => Arc::new(b.finish()),
+            Inner::Milli(b) => Arc::new(b.finish()),
+            Inner::Micro(b) => Arc::new(b.finish()),
+            Inner::Ipv4(b) => Arc::new(b.finish()),
+            Inner::List { .. } | Inner::Map { .. } | Inner::Struct { .. } => Arc::new(NullArray::new(0)),
+        }
+    }
+}
+
+/// `true`, `false` in any case, and numbers: zero is false.
+fn parse_bool(text: &str) -> Option<bool> {
+    let text = text.trim();
+    if text.eq_ignore_ascii_case("true") {
+        return Some(true);
+    }
+    if text.eq_ignore_ascii_case("false") {
+        return Some(false);
+    }
+    match text {
+        "1" => Some(true),
+        "0" => Some(false),
+        _ => None,
+    }
+}
+
+/// At most `n` bytes of a text, cut at a character boundary.
+fn first_bytes(text: &str, n: usize) -> &str {
+    let mut end = text.len().min(n);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
