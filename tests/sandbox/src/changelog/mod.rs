@@ -1,0 +1,48 @@
+//! Recorded changes: the TSO clock, change records and the windows of `@incr`.
+
+mod fold;
+mod incr;
+mod tso;
+
+use arrow::array::RecordBatch;
+
+pub(crate) use fold::{ChangeColumns, ChangeRows, incr_schema};
+pub(crate) use incr::{IncrSpec, IncrType, IncrWindow};
+pub use tso::Tso;
+pub(crate) use tso::{LOGICAL_BITS, LOGICAL_MAX};
+
+/// What a write did to a key; the record's raw op.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RawOp {
+    /// A new row.
+    Insert,
+    /// A live key got a new row.
+    Update,
+    /// A live key was deleted.
+    Delete,
+}
+
+/// The change records of one commit in one rowset.
+#[derive(Debug)]
+pub struct ChangeBatch {
+    /// Commit TSO, the same for all records.
+    pub tso: i64,
+    /// LSN of the first record; the others follow.
+    pub first_lsn: i64,
+    /// Raw op of each record.
+    pub ops: Vec<RawOp>,
+    /// Rows after the change; of deletes the key columns only.
+    pub after: RecordBatch,
+    /// Rows before the change where the table keeps them; NULL rows for inserts.
+    pub before: Option<RecordBatch>,
+}
+
+impl ChangeBatch {
+    /// Records of a batch in which every row is new.
+    pub(crate) fn inserts(tso: i64, first_lsn: i64, batch: RecordBatch) -> Self {
+        Self { tso, first_lsn, ops: vec![RawOp::Insert; batch.num_rows()], after: batch, before: None }
+    }
+}
+
+#[cfg(test)]
+mod tests;
