@@ -1,0 +1,85 @@
+//! From the first words of a statement to what runs it.
+
+use super::cursor::Cursor;
+use super::lexer::Statement;
+use super::query::QueryOptions;
+use super::{create, ddl, delete, insert, query, show, show_table};
+use crate::engine::StatementResult;
+use crate::error::SqlError;
+use crate::session::Session;
+
+/// Runs one statement.
+pub(crate) async fn run(session: &mut Session, text: &str, statement: &Statement) -> Result<StatementResult, SqlError> {
+    let saved = session.variables.clone();
+    let hinted = apply_hints(session, statement)?;
+    let outcome = run_bare(session, text, statement).await;
+    if hinted {
+        session.variables = saved;
+    }
+    outcome
+}
+
+async fn run_bare(session: &mut Session, text: &str, statement: &Statement) -> Result<StatementResult, SqlError> {
+    let mut cursor = Cursor::new(text, statement);
+    if cursor.is_word("SELECT") || cursor.is_word("WITH") || starts_query(&cursor) {
+        return query::run(session, &statement.tokens, text, &QueryOptions::default()).await;
+    }
+    let Ok(first) = cursor.ident() else { return Err(cursor.unexpected("a statement")) };
+    match first.to_ascii_uppercase().as_str() {
+        "INSERT" => insert::run(session, &mut cursor).await,
+        "UPDATE" => delete::update(session, &mut cursor).await,
+        "DELETE" => delete::delete(session, &mut cursor).await,
+        "TRUNCATE" => ddl::truncate(session, &mut cursor),
+        "CREATE" => create::run(session, &mut cursor),
+        "DROP" => ddl::drop(session, &mut cursor),
+        "SHOW" => show::run(session, &mut cursor),
+        "DESC" | "DESCRIBE" => show_table::describe(session, &mut cursor),
+        "SET" => ddl::set(session, &mut cursor),
+        "UNSET" => ddl::unset(session, &mut cursor),
+        "USE" => ddl::use_database(session, &mut cursor),
+        "SWITCH" => ddl::switch(session, &mut cursor),
+        "EXPLAIN" | "ALTER" | "REFRESH" | "RECOVER" | "ADMIN" | "GRANT" | "REVOKE" | "BEGIN" | "COMMIT" | "ROLLBACK" | "KILL"
+        | "EXPORT" | "LOAD" | "ANALYZE" | "CALL" | "BACKUP" | "RESTORE" | "CANCEL" | "SYNC" | "START" | "LOCK" | "UNLOCK"
+        | "REPLACE" | "VALUES" | "HELP" | "PREPARE" | "EXECUTE" | "INSTALL" | "WARM" => {
+            Err(SqlError::not_served(format!("{} statements", first.to_ascii_uppercase())))
+        }
+        _ => {
+            cursor.at = 0;
+            Err(cursor.unexpected("a statement"))
+        }
+    }
+}
+
+/// A query in parentheses.
+fn starts_query(cursor: &Cursor<'_>) -> bool {
+    use datafusion::sql::sqlparser::tokenizer::Token;
+    let mut ahead = 0;
+    while cursor.peek_at(ahead) == Some(&Token::LParen) {
+        ahead += 1;
+    }
+    ahead > 0 && (cursor.is_word_at(ahead, "SELECT") || cursor.is_word_at(ahead, "WITH"))
+}
+
+/// `/*+ SET_VAR(k=v, ...) */` sets variables for one statement. Other hints are plan hints, which a result does not show.
+fn apply_hints(session: &mut Session, statement: &Statement) -> Result<bool, SqlError> {
+    let mut any = false;
+    for hint in &statement.hints {
+        let body = hint.trim();
+        let Some(rest) = body.get(..7).filter(|w| w.eq_ignore_ascii_case("SET_VAR")).map(|_| body[7..].trim()) else {
+            continue;
+        };
+        let inner = rest
+            .strip_prefix('(')
+            .and_then(|r| r.strip_suffix(')'))
+            .ok_or_else(|| SqlError::coded(5006, format!("Unknown plan hint '{body}'")))?;
+        for pair in inner.split(',') {
+            let (name, value) = pair
+                .split_once('=')
+                .ok_or_else(|| SqlError::coded(5006, format!("Unknown plan hint '{body}'")))?;
+            let value = value.trim().trim_matches(|c| matches!(c, '\'' | '"'));
+            session.variables.set(name.trim(), Some(value))?;
+            any = true;
+        }
+    }
+    Ok(any)
+}

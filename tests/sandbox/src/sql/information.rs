@@ -1,0 +1,282 @@
+//! Tables of `information_schema`, made at the moment they are read.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+use arrow::datatypes::{DataType, Field, Schema};
+
+use super::show::time_text;
+use crate::error::SqlError;
+use crate::session::Session;
+use crate::storage::Table;
+use crate::types::DorisType;
+
+/// A value of a system table.
+enum Cell {
+    Null,
+    Text(String),
+    Number(i64),
+}
+
+fn text(value: impl Into<String>) -> Cell {
+    Cell::Text(value.into())
+}
+
+fn number(value: u64) -> Cell {
+    Cell::Number(value as i64)
+}
+
+type Rows = Vec<Vec<Cell>>;
+
+/// Names of the served tables.
+pub(super) fn names(session: &Session) -> Vec<&'static str> {
+    let mut names = vec![
+        "columns", "global_variables", "key_column_usage", "partitions", "referential_constraints", "routines",
+        "schemata", "session_variables", "statistics", "table_constraints", "tables", "views",
+    ];
+    if session.engine.profile().has_changes() {
+        names.push("tso_status");
+        names.sort_unstable();
+    }
+    names
+}
+
+/// The current rows of a system table.
+pub(super) fn table(session: &Session, name: &str) -> Result<RecordBatch, SqlError> {
+    let lower = name.to_ascii_lowercase();
+    if !names(session).contains(&lower.as_str()) {
+        return Err(SqlError::unknown_table("information_schema", name));
+    }
+    match lower.as_str() {
+        "tables" => batch(TABLES, tables(session)?),
+        "columns" => batch(COLUMNS, columns(session)?),
+        "schemata" => batch(SCHEMATA, schemata(session)),
+        "partitions" => batch(PARTITIONS, partitions(session)?),
+        "session_variables" | "global_variables" => batch(VARIABLES, variables(session)),
+        "tso_status" => batch(TSO_STATUS, tso_status(session)),
+        "views" => batch(VIEWS, vec![]),
+        "statistics" => batch(STATISTICS, vec![]),
+        "routines" => batch(ROUTINES, vec![]),
+        _ => batch(CONSTRAINTS, vec![]),
+    }
+}
+
+/// Column names; a `#` marks a BIGINT.
+const TABLES: &[&str] = &[
+    "TABLE_CATALOG", "TABLE_SCHEMA", "TABLE_NAME", "TABLE_TYPE", "ENGINE", "#VERSION", "ROW_FORMAT", "#TABLE_ROWS",
+    "#AVG_ROW_LENGTH", "#DATA_LENGTH", "#MAX_DATA_LENGTH", "#INDEX_LENGTH", "#DATA_FREE", "#AUTO_INCREMENT", "CREATE_TIME",
+    "UPDATE_TIME", "CHECK_TIME", "TABLE_COLLATION", "#CHECKSUM", "CREATE_OPTIONS", "TABLE_COMMENT",
+];
+const COLUMNS: &[&str] = &[
+    "TABLE_CATALOG", "TABLE_SCHEMA", "TABLE_NAME", "COLUMN_NAME", "#ORDINAL_POSITION", "COLUMN_DEFAULT", "IS_NULLABLE",
+    "DATA_TYPE", "#CHARACTER_MAXIMUM_LENGTH", "#CHARACTER_OCTET_LENGTH", "#NUMERIC_PRECISION", "#NUMERIC_SCALE",
+    "#DATETIME_PRECISION", "CHARACTER_SET_NAME", "COLLATION_NAME", "COLUMN_TYPE", "COLUMN_KEY", "EXTRA", "PRIVILEGES",
+    "COLUMN_COMMENT", "#COLUMN_SIZE", "#DECIMAL_DIGITS", "GENERATION_EXPRESSION", "#SRS_ID",
+];
+const SCHEMATA: &[&str] = &[
+    "CATALOG_NAME", "SCHEMA_NAME", "DEFAULT_CHARACTER_SET_NAME", "DEFAULT_COLLATION_NAME", "SQL_PATH", "DEFAULT_ENCRYPTION",
+];
+const PARTITIONS: &[&str] = &[
+    "TABLE_CATALOG", "TABLE_SCHEMA", "TABLE_NAME", "PARTITION_NAME", "SUBPARTITION_NAME", "#PARTITION_ORDINAL_POSITION",
+    "#SUBPARTITION_ORDINAL_POSITION", "PARTITION_METHOD", "SUBPARTITION_METHOD", "PARTITION_EXPRESSION",
+    "SUBPARTITION_EXPRESSION", "PARTITION_DESCRIPTION", "#TABLE_ROWS", "#AVG_ROW_LENGTH", "#DATA_LENGTH",
+];
+const VARIABLES: &[&str] = &["VARIABLE_NAME", "VARIABLE_VALUE", "DEFAULT_VALUE", "CHANGED"];
+const TSO_STATUS: &[&str] = &[
+    "#WINDOW_END_PHYSICAL_TIME", "#CURRENT_TSO", "#CURRENT_TSO_PHYSICAL_TIME", "#CURRENT_TSO_LOGICAL_COUNTER",
+    "#COMMITTED_TSO", "#COMMITTED_TSO_PHYSICAL_TIME",
+];
+const VIEWS: &[&str] = &[
+    "TABLE_CATALOG", "TABLE_SCHEMA", "TABLE_NAME", "VIEW_DEFINITION", "CHECK_OPTION", "IS_UPDATABLE", "DEFINER",
+    "SECURITY_TYPE", "CHARACTER_SET_CLIENT", "COLLATION_CONNECTION",
+];
+const STATISTICS: &[&str] = &[
+    "TABLE_CATALOG", "TABLE_SCHEMA", "TABLE_NAME", "#NON_UNIQUE", "INDEX_SCHEMA", "INDEX_NAME", "#SEQ_IN_INDEX",
+    "COLUMN_NAME", "COLLATION", "#CARDINALITY", "#SUB_PART", "PACKED", "NULLABLE", "INDEX_TYPE", "COMMENT", "INDEX_COMMENT",
+];
+const ROUTINES: &[&str] = &["SPECIFIC_NAME", "ROUTINE_CATALOG", "ROUTINE_SCHEMA", "ROUTINE_NAME", "ROUTINE_TYPE"];
+const CONSTRAINTS: &[&str] = &[
+    "CONSTRAINT_CATALOG", "CONSTRAINT_SCHEMA", "CONSTRAINT_NAME", "TABLE_CATALOG", "TABLE_SCHEMA", "TABLE_NAME",
+    "COLUMN_NAME", "CONSTRAINT_TYPE",
+];
+
+fn batch(names: &[&str], rows: Rows) -> Result<RecordBatch, SqlError> {
+    let mut fields = Vec::with_capacity(names.len());
+    let mut arrays: Vec<ArrayRef> = Vec::with_capacity(names.len());
+    for (i, name) in names.iter().enumerate() {
+        match name.strip_prefix('#') {
+            Some(name) => {
+                fields.push(Field::new(name, DataType::Int64, true));
+                let values = rows.iter().map(|row| match row.get(i) {
+                    Some(Cell::Number(n)) => Some(*n),
+                    _ => None,
+                });
+                arrays.push(Arc::new(values.collect::<Int64Array>()));
+            }
+            None => {
+                fields.push(Field::new(*name, DataType::Utf8, true));
+                let values = rows.iter().map(|row| match row.get(i) {
+                    Some(Cell::Text(text)) => Some(text.as_str()),
+                    _ => None,
+                });
+                arrays.push(Arc::new(values.collect::<StringArray>()));
+            }
+        }
+    }
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).map_err(SqlError::detail)
+}
+
+fn all_tables(session: &Session) -> Result<Vec<Arc<Table>>, SqlError> {
+    let mut out = Vec::new();
+    for db in session.engine.databases() {
+        // A database may be dropped between the two calls.
+        if let Ok(tables) = session.engine.catalog.tables(&db) {
+            out.extend(tables);
+        }
+    }
+    Ok(out)
+}
+
+fn tables(session: &Session) -> Result<Rows, SqlError> {
+    let mut rows: Rows = Vec::new();
+    for table in all_tables(session)? {
+        let (count, bytes) = table.physical_size();
+        rows.push(vec![
+            text("internal"),
+            text(table.database()),
+            text(table.name()),
+            text("BASE TABLE"),
+            text("Doris"),
+            Cell::Null,
+            Cell::Null,
+            number(count),
+            number(bytes.checked_div(count).unwrap_or(0)),
+            number(bytes),
+            Cell::Null,
+            number(0),
+            Cell::Null,
+            Cell::Null,
+            text(time_text(session, table.spec().created_ms)),
+            text(time_text(session, table.version().1)),
+            Cell::Null,
+            text("utf-8"),
+            Cell::Null,
+            Cell::Null,
+            text(&table.spec().comment),
+        ]);
+    }
+    for name in names(session) {
+        let mut row = vec![text("internal"), text("information_schema"), text(name), text("SYSTEM VIEW"), text("MEMORY")];
+        row.resize_with(20, || Cell::Null);
+        row.push(text(""));
+        rows.push(row);
+    }
+    Ok(rows)
+}
+
+/// Precision and scale of numbers.
+fn numeric(ty: &DorisType) -> Option<(u64, u64)> {
+    Some(match ty {
+        DorisType::Boolean | DorisType::TinyInt => (3, 0),
+        DorisType::SmallInt => (5, 0),
+        DorisType::Int => (10, 0),
+        DorisType::BigInt => (19, 0),
+        DorisType::LargeInt => (39, 0),
+        DorisType::Float => (7, 7),
+        DorisType::Double => (15, 15),
+        DorisType::Decimal { precision, scale } => (u64::from(*precision), u64::from(*scale)),
+        _ => return None,
+    })
+}
+
+fn columns(session: &Session) -> Result<Rows, SqlError> {
+    let mut rows: Rows = Vec::new();
+    for table in all_tables(session)? {
+        for (i, column) in table.columns().iter().enumerate() {
+            let length = match column.ty {
+                DorisType::Char(n) | DorisType::Varchar(n) => Some(u64::from(n)),
+                DorisType::String => Some(2_147_483_643),
+                _ => None,
+            };
+            let numeric = numeric(&column.ty);
+            let optional = |value: Option<u64>| value.map_or(Cell::Null, number);
+            rows.push(vec![
+                text("internal"),
+                text(table.database()),
+                text(table.name()),
+                text(&column.name),
+                number(i as u64 + 1),
+                column.default.text().map_or(Cell::Null, text),
+                text(if column.nullable { "YES" } else { "NO" }),
+                text(column.ty.data_type_name()),
+                optional(length),
+                optional(length.map(|n| n * 4)),
+                optional(numeric.map(|n| n.0)),
+                optional(numeric.map(|n| n.1)),
+                match column.ty {
+                    DorisType::DateTime(p) => number(u64::from(p)),
+                    _ => Cell::Null,
+                },
+                Cell::Null,
+                Cell::Null,
+                text(column.ty.column_type_name()),
+                text(if column.key { table.keys_type().column_key() } else { "" }),
+                text(""),
+                text(""),
+                text(&column.comment),
+                optional(length.or(numeric.map(|n| n.0))),
+                optional(numeric.map(|n| n.1)),
+                Cell::Null,
+                Cell::Null,
+            ]);
+        }
+    }
+    Ok(rows)
+}
+
+fn schemata(session: &Session) -> Rows {
+    let databases = session.engine.databases().into_iter();
+    databases
+        .map(|db| vec![text("internal"), text(db), text("utf8mb4"), text("utf8mb4_0900_bin"), Cell::Null, Cell::Null])
+        .collect()
+}
+
+fn partitions(session: &Session) -> Result<Rows, SqlError> {
+    let tables = all_tables(session)?;
+    Ok(tables
+        .iter()
+        .map(|table| {
+            let (count, bytes) = table.physical_size();
+            let mut row = vec![text("internal"), text(table.database()), text(table.name()), text(table.name())];
+            row.push(Cell::Null);
+            row.push(number(1));
+            row.push(number(0));
+            row.push(text("UNPARTITIONED"));
+            row.extend([Cell::Null, Cell::Null, Cell::Null, Cell::Null]);
+            row.extend([number(count), number(bytes.checked_div(count).unwrap_or(0)), number(bytes)]);
+            row
+        })
+        .collect())
+}
+
+fn variables(session: &Session) -> Rows {
+    session
+        .variables
+        .list()
+        .map(|(name, value, default, changed)| {
+            vec![text(name), text(value), text(default), text(if changed { "1" } else { "0" })]
+        })
+        .collect()
+}
+
+fn tso_status(session: &Session) -> Rows {
+    let now = session.engine.tso();
+    vec![vec![
+        Cell::Number(now.window_end_ms),
+        Cell::Number(now.current_tso),
+        Cell::Number(now.physical_ms),
+        Cell::Number(now.logical),
+        Cell::Number(now.current_tso),
+        Cell::Number(now.physical_ms),
+    ]]
+}

@@ -1,0 +1,318 @@
+//! INSERT INTO ... VALUES and INSERT INTO ... SELECT: one load transaction per statement.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow::array::{Array, ArrayRef, RecordBatch};
+use arrow::datatypes::SchemaRef;
+use datafusion::sql::sqlparser::tokenizer::Token;
+use futures::StreamExt;
+
+use super::cursor::Cursor;
+use super::ddl::table_name;
+use super::lexer::Tok;
+use super::literal;
+use super::query::{self, QueryOptions, engine_error};
+use crate::engine::{Engine, LoadOutcome, LoadSpec, MergeType, StatementResult};
+use crate::error::SqlError;
+use crate::session::{LastInsert, Session};
+use crate::storage::{DELETE_SIGN, DefaultValue, Table};
+use crate::txn::LoadTxn;
+use crate::types::{ColumnBuilder, DorisType, conform_in};
+
+/// Rows per batch built from literals.
+const VALUES_BATCH: usize = 8192;
+
+pub(super) async fn run(session: &mut Session, cursor: &mut Cursor<'_>) -> Result<StatementResult, SqlError> {
+    if cursor.is_word("OVERWRITE") {
+        return Err(SqlError::not_served("INSERT OVERWRITE"));
+    }
+    cursor.expect("INTO")?;
+    cursor.eat("TABLE");
+    let (db, name) = table_name(session, cursor)?;
+    if cursor.is_word("PARTITION") || cursor.is_word("PARTITIONS") || cursor.is_word("TEMPORARY") {
+        return Err(SqlError::not_served("INSERT into named partitions"));
+    }
+    let mut label = None;
+    let mut columns = None;
+    loop {
+        if cursor.is_word("WITH") && cursor.is_word_at(1, "LABEL") {
+            cursor.at += 2;
+            label = Some(match cursor.peek() {
+                Some(Token::SingleQuotedString(_)) => cursor.string()?,
+                _ => label_name(cursor)?,
+            });
+        } else if cursor.peek() == Some(&Token::LParen) && columns.is_none() && !opens_query(cursor) {
+            columns = Some(cursor.ident_list()?);
+        } else {
+            break;
+        }
+    }
+    let engine = Arc::clone(&session.engine);
+    let table = engine.table_handle(&db, &name)?;
+    table.check_columns(columns.as_deref())?;
+    let targets = targets(&table, columns.as_deref())?;
+    let is_values = cursor.is_word("VALUES") || cursor.is_word("VALUE");
+    // Everything that can be refused without rows is refused before a transaction takes the label.
+    let source = if is_values {
+        cursor.at += 1;
+        Source::Values(read_values(session, cursor, &targets)?)
+    } else {
+        let prepared = query::prepare(session, &cursor.tokens[cursor.at..], cursor.text, &QueryOptions::default()).await?;
+        let width = prepared.schema().fields().len();
+        if width != targets.len() {
+            return Err(SqlError::coded(5010, format!(
+                "insert into cols should be corresponding to the query output: target {} columns, query {width}",
+                targets.len()
+            )));
+        }
+        Source::Query(Box::new(prepared))
+    };
+    let timeout = session.variables.number("insert_timeout").unwrap_or(14_400);
+    let txn = engine.begin_load(LoadSpec {
+        db: db.clone(),
+        table: name.clone(),
+        label,
+        two_phase: false,
+        timeout: Duration::from_secs(timeout),
+        columns,
+        merge_type: MergeType::Append,
+        source: "INSERT",
+    })?;
+    let written = match source {
+        Source::Values(batches) => batches.into_iter().try_for_each(|batch| engine.write_load(&txn, batch)).map_err(SqlError::from),
+        Source::Query(prepared) => copy_rows(session, &engine, &txn, *prepared, &targets).await,
+    };
+    if let Err(error) = written {
+        engine.abort_load(txn, error.text());
+        return Err(error);
+    }
+    let outcome = publish(&engine, txn).await?;
+    Ok(report(session, outcome, &db, &name))
+}
+
+enum Source {
+    Values(Vec<RecordBatch>),
+    Query(Box<query::Prepared>),
+}
+
+/// A label may be a word that holds `-` or `:`.
+fn label_name(cursor: &mut Cursor<'_>) -> Result<String, SqlError> {
+    let start = cursor.offset();
+    cursor.ident()?;
+    while matches!(cursor.peek(), Some(Token::Minus | Token::Colon)) && cursor.tokens[cursor.at].start == cursor.tokens[cursor.at - 1].end {
+        cursor.at += 2;
+    }
+    Ok(cursor.text_since(start).trim_matches('`').to_owned())
+}
+
+/// Whether the parenthesis opens a query and not a column list.
+fn opens_query(cursor: &Cursor<'_>) -> bool {
+    let mut ahead = 0;
+    while cursor.peek_at(ahead) == Some(&Token::LParen) {
+        ahead += 1;
+    }
+    cursor.is_word_at(ahead, "SELECT") || cursor.is_word_at(ahead, "WITH")
+}
+
+/// A target column of an INSERT.
+pub(super) struct Target {
+    pub(super) name: String,
+    pub(super) ty: DorisType,
+    pub(super) nullable: bool,
+    default: DefaultValue,
+}
+
+pub(super) fn targets(table: &Table, columns: Option<&[String]>) -> Result<Vec<Target>, SqlError> {
+    let of = |c: &crate::storage::Column| Target {
+        name: c.name.clone(),
+        ty: c.ty.clone(),
+        nullable: c.nullable,
+        default: c.default.clone(),
+    };
+    let Some(list) = columns else { return Ok(table.columns().iter().map(of).collect()) };
+    list.iter()
+        .map(|name| match table.column(name) {
+            Some(column) => Ok(of(column)),
+            None if name.eq_ignore_ascii_case(DELETE_SIGN) => Ok(Target {
+                name: DELETE_SIGN.to_owned(),
+                ty: DorisType::TinyInt,
+                nullable: false,
+                default: DefaultValue::Text("0".to_owned()),
+            }),
+            None => Err(SqlError::unknown_column(name, "table list")),
+        })
+        .collect()
+}
+
+fn schema_of(targets: &[Target]) -> SchemaRef {
+    Arc::new(arrow::datatypes::Schema::new(
+        targets.iter().map(|t| t.ty.storage_field(&t.name, true)).collect::<Vec<_>>(),
+    ))
+}
+
+fn filtered(detail: &str) -> SqlError {
+    SqlError::detail(format!("Insert has filtered data in strict mode. first error: {detail}"))
+}
+
+/// The rows of VALUES. Literals are converted directly; rows with expressions are evaluated as a query each.
+fn read_values(session: &Session, cursor: &mut Cursor<'_>, targets: &[Target]) -> Result<Vec<RecordBatch>, SqlError> {
+    let strict = session.variables.is_true("enable_insert_strict");
+    let zone = session.variables.zone();
+    let schema = schema_of(targets);
+    let new_builders = || targets.iter().map(|t| ColumnBuilder::in_zone(&t.ty, zone)).collect::<Vec<_>>();
+    let mut builders = new_builders();
+    let mut rows = 0;
+    let mut batches = Vec::new();
+    let mut flush = |builders: &mut Vec<ColumnBuilder>, rows: &mut usize| -> Result<(), SqlError> {
+        if *rows > 0 {
+            let columns: Vec<ArrayRef> = builders.iter_mut().map(ColumnBuilder::finish).collect();
+            batches.push(RecordBatch::try_new(Arc::clone(&schema), columns).map_err(SqlError::detail)?);
+            *rows = 0;
+        }
+        Ok(())
+    };
+    loop {
+        cursor.expect_token(&Token::LParen)?;
+        for (i, (target, builder)) in targets.iter().zip(&mut builders).enumerate() {
+            let last = i + 1 == targets.len();
+            let start = cursor.at;
+            let appended = match literal::read(cursor) {
+                Some(literal::Literal::Default) => append_default(builder, target, session)?,
+                Some(value) => literal::append(builder, &value),
+                None => append_expression(session, cursor, builder)?,
+            };
+            if !appended {
+                let text = &cursor.text[cursor.tokens[start].start..cursor.tokens[cursor.at - 1].end];
+                let shown: String = text.chars().take(64).collect();
+                if strict || !target.nullable {
+                    return Err(filtered(&format!("value {shown} is not valid for column {} {}", target.name, target.ty)));
+                }
+                builder.append_null();
+            }
+            if last {
+                if cursor.peek() == Some(&Token::Comma) {
+                    return Err(column_count(i + 2, targets.len()));
+                }
+                cursor.expect_token(&Token::RParen)?;
+            } else if !cursor.eat_token(&Token::Comma) {
+                return Err(column_count(i + 1, targets.len()));
+            }
+        }
+        rows += 1;
+        if rows == VALUES_BATCH {
+            flush(&mut builders, &mut rows)?;
+        }
+        if !cursor.eat_token(&Token::Comma) {
+            break;
+        }
+    }
+    cursor.expect_end()?;
+    flush(&mut builders, &mut rows)?;
+    Ok(batches)
+}
+
+fn column_count(given: usize, wanted: usize) -> SqlError {
+    SqlError::coded(5010, format!("Column count doesn't match value count: target {wanted} columns, value list {given}"))
+}
+
+fn append_default(builder: &mut ColumnBuilder, target: &Target, session: &Session) -> Result<bool, SqlError> {
+    match &target.default {
+        DefaultValue::Text(text) => Ok(builder.append_text(text).is_ok()),
+        DefaultValue::CurrentTimestamp => {
+            let now = query::now_text(session, 6);
+            Ok(builder.append_text(&now).is_ok())
+        }
+        DefaultValue::Null | DefaultValue::None if target.nullable => {
+            builder.append_null();
+            Ok(true)
+        }
+        _ => Err(SqlError::detail(format!("Column has no default value, column={}", target.name))),
+    }
+}
+
+/// Evaluates one constant expression of VALUES and appends it.
+fn append_expression(session: &Session, cursor: &mut Cursor<'_>, builder: &mut ColumnBuilder) -> Result<bool, SqlError> {
+    let start = cursor.at;
+    let mut depth = 0_i32;
+    while let Some(token) = cursor.peek() {
+        match token {
+            Token::LParen | Token::LBracket | Token::LBrace => depth += 1,
+            Token::RParen if depth == 0 => break,
+            Token::Comma if depth == 0 => break,
+            Token::RParen | Token::RBracket | Token::RBrace => depth -= 1,
+            _ => {}
+        }
+        cursor.at += 1;
+    }
+    if cursor.at == start {
+        return Err(cursor.unexpected("a value"));
+    }
+    let tokens: Vec<Tok> = cursor.tokens[start..cursor.at].to_vec();
+    let value = query::constant(session, &tokens, cursor.text)?;
+    let converted = conform_in(&value, builder.doris_type(), &session.variables.zone()).map_err(SqlError::detail)?;
+    if value.is_null(0) {
+        builder.append_null();
+        return Ok(true);
+    }
+    let text = crate::types::text_value(&converted, 0, builder.doris_type(), crate::types::TextStyle::Mysql);
+    Ok(text.is_some_and(|text| builder.append_text(&text).is_ok()))
+}
+
+/// Streams a query into the load, converting columns by position.
+async fn copy_rows(
+    session: &Session,
+    engine: &Arc<Engine>,
+    txn: &LoadTxn,
+    prepared: query::Prepared,
+    targets: &[Target],
+) -> Result<(), SqlError> {
+    let strict = session.variables.is_true("enable_insert_strict");
+    let zone = session.variables.zone();
+    let schema = schema_of(targets);
+    let mut stream = prepared.stream().await?;
+    while let Some(batch) = stream.next().await {
+        let batch = batch.map_err(engine_error)?;
+        let mut columns = Vec::with_capacity(targets.len());
+        for (column, target) in batch.columns().iter().zip(targets) {
+            let converted = conform_in(column, &target.ty, &zone).map_err(SqlError::detail)?;
+            if strict && converted.null_count() > column.logical_null_count() {
+                return Err(filtered(&format!("a value is not valid for column {} {}", target.name, target.ty)));
+            }
+            columns.push(converted);
+        }
+        let batch = RecordBatch::try_new_with_options(
+            Arc::clone(&schema),
+            columns,
+            &arrow::array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows())),
+        )
+        .map_err(SqlError::detail)?;
+        engine.write_load(txn, batch)?;
+    }
+    Ok(())
+}
+
+/// Commits off the async threads: a large commit hashes every key.
+pub(super) async fn publish(engine: &Arc<Engine>, txn: LoadTxn) -> Result<LoadOutcome, SqlError> {
+    let engine = Arc::clone(engine);
+    let task = tokio::task::spawn_blocking(move || engine.finish_load(txn, false));
+    task.await.map_err(|error| SqlError::detail(format!("commit task failed: {error}")))?.map_err(SqlError::from)
+}
+
+pub(super) fn report(session: &mut Session, outcome: LoadOutcome, db: &str, table: &str) -> StatementResult {
+    session.last_insert = Some(LastInsert {
+        txn_id: outcome.txn_id,
+        label: outcome.label.clone(),
+        db: db.to_owned(),
+        table: table.to_owned(),
+        status: outcome.state.name(),
+        rows: outcome.rows,
+    });
+    let info = format!(
+        "{{'label':'{}', 'status':'{}', 'txnId':'{}'}}",
+        outcome.label,
+        outcome.state.name(),
+        outcome.txn_id
+    );
+    StatementResult::Done { affected: outcome.rows, info }
+}

@@ -1,0 +1,32 @@
+//! Doris SQL: lexing, the statements, queries through DataFusion with Doris's meaning.
+
+mod columns;
+mod create;
+mod cursor;
+mod ddl;
+mod delete;
+mod dispatch;
+mod functions;
+mod information;
+mod insert;
+mod lexer;
+mod literal;
+mod output;
+mod planner;
+mod properties;
+mod provider;
+mod query;
+mod relations;
+mod rewrite;
+mod show;
+mod show_table;
+mod udf;
+mod variables;
+
+pub(crate) use dispatch::run;
+pub(crate) use lexer::statements as split;
+pub(crate) use query::plan_tablets;
+pub(crate) use variables::Variables;
+
+#[cfg(test)]
+mod tests;

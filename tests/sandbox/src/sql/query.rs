@@ -1,0 +1,417 @@
+//! SELECT: tokens to a plan over snapshots, run by DataFusion.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow::array::ArrayRef;
+use arrow::datatypes::SchemaRef;
+use datafusion::catalog::{CatalogProvider, MemoryCatalogProvider, MemorySchemaProvider, SchemaProvider, TableProvider};
+use datafusion::common::{DFSchema, DataFusionError, SchemaError};
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::execute_stream;
+use datafusion::sql::parser::Statement as DfStatement;
+use datafusion::sql::sqlparser::ast::{self, ExprWithAlias, Query, TableFactor, VisitMut, VisitorMut};
+use datafusion::sql::sqlparser::dialect::MySqlDialect;
+use datafusion::sql::sqlparser::parser::Parser;
+use datafusion::sql::sqlparser::tokenizer::Token;
+
+use super::columns::{self, Shown};
+use super::lexer::Tok;
+use super::provider::{Relation, Source};
+use super::relations::{self, ScanSpec, scan_name};
+use super::rewrite::{Facts, Rewriter, plain_name};
+use super::{ddl, functions, information, output};
+use crate::changelog::ChangeRows;
+use crate::engine::{Engine, Origin, StatementResult, TabletInfo};
+use crate::error::SqlError;
+use crate::session::Session;
+use crate::storage::Table;
+use crate::types::format_datetime;
+
+/// How a query is read.
+#[derive(Debug, Clone, Default)]
+pub(super) struct QueryOptions {
+    /// Relations show where their rows stand.
+    pub(super) row_ids: bool,
+}
+
+/// A planned query.
+pub(super) struct Prepared {
+    state: SessionState,
+    plan: LogicalPlan,
+    origin: Origin,
+    /// Epoch of the last table bound.
+    pub(super) epoch: u64,
+}
+
+impl Prepared {
+    /// Output schema in storage types.
+    pub(super) fn schema(&self) -> SchemaRef {
+        Arc::clone(self.plan.schema().inner())
+    }
+
+    /// Runs the plan; batches in storage types.
+    pub(super) async fn stream(self) -> Result<SendableRecordBatchStream, SqlError> {
+        let plan = self.state.create_physical_plan(&self.plan).await.map_err(engine_error)?;
+        execute_stream(plan, self.state.task_ctx()).map_err(engine_error)
+    }
+}
+
+/// Runs a SELECT.
+pub(super) async fn run(
+    session: &Session,
+    tokens: &[Tok],
+    text: &str,
+    options: &QueryOptions,
+) -> Result<StatementResult, SqlError> {
+    let prepared = prepare(session, tokens, text, options).await?;
+    let origin = prepared.origin;
+    let stream = prepared.stream().await?;
+    output::to_result(stream, origin, session.engine.profile(), session.variables.zone())
+}
+
+/// Text of the wall clock in the session zone with up to six digits of fraction.
+pub(super) fn now_text(session: &Session, digits: u8) -> String {
+    let now = session.engine.config().clock.now_ms();
+    let zone = session.variables.zone();
+    format_datetime((now + zone.offset_at(now.div_euclid(1000)) * 1000) * 1000, digits)
+}
+
+fn facts(session: &Session) -> Facts {
+    Facts {
+        database: session.database.clone(),
+        user: session.user.clone(),
+        connection_id: session.id,
+        version: session.variables.get("version").unwrap_or_default().to_owned(),
+        now: now_text(session, 6),
+    }
+}
+
+fn parse(tokens: Vec<Token>) -> Result<Box<Query>, SqlError> {
+    let dialect = MySqlDialect {};
+    let mut parser = Parser::new(&dialect).with_recursion_limit(3000).with_tokens(tokens);
+    let query = parser.parse_query().map_err(|error| SqlError::syntax(parser_text(&error)))?;
+    if parser.peek_token_ref().token != Token::EOF {
+        return Err(SqlError::syntax(format!("mismatched input '{}' expecting <EOF>", parser.peek_token_ref().token)));
+    }
+    Ok(query)
+}
+
+fn parser_text(error: &datafusion::sql::sqlparser::parser::ParserError) -> String {
+    let text = error.to_string();
+    text.strip_prefix("sql parser error: ").unwrap_or(&text).to_owned()
+}
+
+/// Plans a query: names are bound to one version of each table.
+pub(super) async fn prepare(
+    session: &Session,
+    tokens: &[Tok],
+    _text: &str,
+    options: &QueryOptions,
+) -> Result<Prepared, SqlError> {
+    let rewritten = relations::rewrite(session, tokens)?;
+    let named = columns::mentioned(&rewritten.tokens);
+    let mut query = parse(rewritten.tokens)?;
+    let mut collector = Collector::default();
+    if let ControlFlow::Break(error) = query.visit(&mut collector) {
+        return Err(error);
+    }
+    let default_db = session.database.clone().unwrap_or_else(|| "__no_database__".to_owned());
+    let mut binder = Binder {
+        session,
+        named,
+        options,
+        scans: rewritten.scans,
+        schemas: HashMap::new(),
+        names: HashMap::new(),
+        spellings: HashSet::new(),
+        hidden: HashMap::new(),
+        epoch: 0,
+        tables: 0,
+        system: 0,
+    };
+    for name in &collector.relations {
+        if name.contains('.') || !collector.ctes.contains(name) {
+            binder.bind(name, &default_db).await?;
+        }
+    }
+    let facts = facts(session);
+    let mut rewriter = Rewriter {
+        names: std::mem::take(&mut binder.names),
+        spellings: std::mem::take(&mut binder.spellings),
+        hidden: &binder.hidden,
+        facts: &facts,
+        session_function: false,
+    };
+    rewriter.rewrite(&mut query)?;
+    let session_function = rewriter.session_function;
+    let state = functions::state(&default_db, &session.variables.zone());
+    let catalog = MemoryCatalogProvider::new();
+    binder.schemas.entry(default_db).or_default();
+    for (db, tables) in binder.schemas {
+        let schema = MemorySchemaProvider::new();
+        for (name, relation) in tables {
+            schema.register_table(name, Arc::new(relation) as Arc<dyn TableProvider>).map_err(engine_error)?;
+        }
+        catalog.register_schema(&db, Arc::new(schema)).map_err(engine_error)?;
+    }
+    state.catalog_list().register_catalog("internal".to_owned(), Arc::new(catalog));
+    let statement = DfStatement::Statement(Box::new(ast::Statement::Query(query)));
+    let plan = state.statement_to_plan(statement).await.map_err(engine_error)?;
+    let from_fe = binder.tables == 0 && (rewritten.uses_variables || session_function || binder.system > 0);
+    Ok(Prepared { state, plan, origin: if from_fe { Origin::Fe } else { Origin::Be }, epoch: binder.epoch })
+}
+
+/// Evaluates one expression without tables; one row.
+pub(super) fn constant(session: &Session, tokens: &[Tok], _text: &str) -> Result<ArrayRef, SqlError> {
+    let rewritten = relations::rewrite(session, tokens)?;
+    let dialect = MySqlDialect {};
+    let mut parser = Parser::new(&dialect).with_recursion_limit(3000).with_tokens(rewritten.tokens);
+    let mut expr = parser.parse_expr().map_err(|error| SqlError::syntax(parser_text(&error)))?;
+    if parser.peek_token_ref().token != Token::EOF {
+        return Err(SqlError::syntax(format!("mismatched input '{}'", parser.peek_token_ref().token)));
+    }
+    let facts = facts(session);
+    let hidden = HashMap::new();
+    let mut rewriter = Rewriter {
+        names: HashMap::new(),
+        spellings: HashSet::new(),
+        hidden: &hidden,
+        facts: &facts,
+        session_function: false,
+    };
+    if let ControlFlow::Break(error) = expr.visit(&mut rewriter) {
+        return Err(error);
+    }
+    let state = functions::state("__no_database__", &session.variables.zone());
+    let schema = DFSchema::empty();
+    let logical = state
+        .create_logical_expr_from_sql_expr(ExprWithAlias { expr, alias: None }, &schema)
+        .map_err(engine_error)?;
+    let physical = state.create_physical_expr(logical, &schema).map_err(engine_error)?;
+    let one_row = arrow::array::RecordBatch::try_new_with_options(
+        Arc::clone(schema.inner()),
+        vec![],
+        &arrow::array::RecordBatchOptions::new().with_row_count(Some(1)),
+    )
+    .map_err(SqlError::detail)?;
+    physical.evaluate(&one_row).and_then(|value| value.into_array(1)).map_err(engine_error)
+}
+
+/// Names in FROM, and refusals of what stands there and is not served.
+#[derive(Default)]
+struct Collector {
+    relations: Vec<String>,
+    ctes: HashSet<String>,
+}
+
+impl VisitorMut for Collector {
+    type Break = SqlError;
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<SqlError> {
+        if let Some(with) = &query.with {
+            self.ctes.extend(with.cte_tables.iter().map(|cte| cte.alias.name.value.clone()));
+        }
+        if !query.locks.is_empty() {
+            return ControlFlow::Break(SqlError::not_served("locking reads"));
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<SqlError> {
+        match factor {
+            TableFactor::Table { name, args, version, sample, with_hints, partitions, .. } => {
+                let shown = plain_name(name);
+                if args.is_some() {
+                    return ControlFlow::Break(SqlError::not_served(format!("table function {shown}")));
+                }
+                if version.is_some() || sample.is_some() || !with_hints.is_empty() || !partitions.is_empty() {
+                    return ControlFlow::Break(SqlError::not_served(format!("this form of reading table {shown}")));
+                }
+                self.relations.push(shown);
+                ControlFlow::Continue(())
+            }
+            TableFactor::Derived { .. } | TableFactor::NestedJoin { .. } => ControlFlow::Continue(()),
+            other => ControlFlow::Break(SqlError::not_served(format!("`{other}` in FROM"))),
+        }
+    }
+}
+
+/// Binds names to snapshots.
+struct Binder<'a> {
+    session: &'a Session,
+    named: HashSet<String>,
+    options: &'a QueryOptions,
+    scans: Vec<ScanSpec>,
+    schemas: HashMap<String, HashMap<String, Relation>>,
+    names: HashMap<String, String>,
+    spellings: HashSet<String>,
+    hidden: HashMap<String, Vec<String>>,
+    epoch: u64,
+    tables: usize,
+    system: usize,
+}
+
+impl Binder<'_> {
+    async fn bind(&mut self, name: &str, default_db: &str) -> Result<(), SqlError> {
+        let scan = (0..self.scans.len()).find(|i| scan_name(*i) == name);
+        let (spec, place) = match scan {
+            Some(i) => (self.scans[i].clone(), Some((default_db.to_owned(), name.to_owned()))),
+            None => (ScanSpec { parts: name.split('.').map(str::to_owned).collect(), ..ScanSpec::default() }, None),
+        };
+        if spec.parts.len() > 3 {
+            return Err(SqlError::syntax(format!("invalid table name {name}")));
+        }
+        let (db, table) = ddl::resolve(self.session, spec.parts.clone())?;
+        let (relation, hidden) = if db.eq_ignore_ascii_case("information_schema") {
+            if spec.incr.is_some() || spec.tablets.is_some() || spec.partitions.is_some() {
+                return Err(SqlError::detail(format!("table {table} takes no read hints")));
+            }
+            self.system += 1;
+            let batch = information::table(self.session, &table)?;
+            (Relation::new(batch.schema(), Source::Rows(batch)), Vec::new())
+        } else {
+            let table = self.session.engine.table_handle(&db, &table)?;
+            self.tables += 1;
+            self.table(&table, &spec).await?
+        };
+        for field in relation.schema().fields() {
+            self.names.entry(field.name().to_lowercase()).or_insert_with(|| field.name().clone());
+            self.spellings.insert(field.name().clone());
+        }
+        if !hidden.is_empty() {
+            self.hidden.insert(name.to_owned(), hidden);
+        }
+        let (db, table) = place.unwrap_or((db, table));
+        self.schemas.entry(db).or_default().insert(table, relation);
+        Ok(())
+    }
+
+    async fn table(&mut self, table: &Arc<Table>, spec: &ScanSpec) -> Result<(Relation, Vec<String>), SqlError> {
+        if let Some(partitions) = &spec.partitions
+            && let Some(unknown) = partitions.iter().find(|p| !p.eq_ignore_ascii_case(table.name()))
+        {
+            return Err(SqlError::detail(format!("Partition: {unknown} is not exists on table {}", table.name())));
+        }
+        let show_hidden = self.session.variables.is_true("show_hidden_columns");
+        if let Some(incr) = &spec.incr {
+            if spec.tablets.is_some() {
+                return Err(SqlError::not_served("@incr with TABLET"));
+            }
+            let profile = self.session.engine.profile();
+            let rows = read_changes(self.session, table, incr).await?;
+            let Shown { schema, hidden } = columns::of_changes(table, profile, &self.named, show_hidden);
+            return Ok((Relation::new(schema, Source::Changes(Arc::new(rows))), hidden));
+        }
+        let mut snapshot = table.snapshot();
+        self.epoch = snapshot.epoch;
+        if let Some(ids) = &spec.tablets {
+            if let Some(unknown) = ids.iter().find(|id| !snapshot.tablets.iter().any(|t| t.id == **id)) {
+                return Err(SqlError::detail(format!("Invalid tablet id: {unknown} for table {}", table.name())));
+            }
+            snapshot.tablets.retain(|t| ids.contains(&t.id));
+        }
+        let Shown { schema, hidden } = columns::of_table(table, &self.named, show_hidden, self.options.row_ids);
+        let source =
+            Source::Tablets { version: snapshot.version, tablets: snapshot.tablets, show_deleted: show_hidden };
+        Ok((Relation::new(schema, source), hidden))
+    }
+}
+
+/// Reads the window of `@incr`, after waiting for transactions that may belong to it.
+async fn read_changes(
+    session: &Session,
+    table: &Arc<Table>,
+    incr: &crate::changelog::IncrSpec,
+) -> Result<ChangeRows, SqlError> {
+    let engine = &session.engine;
+    let now = engine.tso();
+    let window = incr.resolve(table, engine.profile(), &session.variables.zone(), now)?;
+    if !session.variables.is_true("enable_eventual_consistent_change") {
+        let timeout_ms = session.variables.number("change_visible_timeout_ms").unwrap_or(10_000);
+        let watermark = engine.txns.watermark();
+        if !engine.txns.wait_quiet(table.id(), watermark, Duration::from_millis(timeout_ms)).await {
+            let db_id = engine.catalog.database_id(table.database())?;
+            return Err(window.wait_timeout(engine.profile(), now, timeout_ms, watermark, db_id, table.id()));
+        }
+    }
+    ChangeRows::new(table, table.changes(window.from, window.to), window.kind, engine.profile())
+}
+
+/// An error of DataFusion in the server's form.
+pub(super) fn engine_error(error: DataFusionError) -> SqlError {
+    match error.find_root() {
+        DataFusionError::SchemaError(inner, _) => match inner.as_ref() {
+            SchemaError::FieldNotFound { field, .. } => {
+                SqlError::detail(format!("Unknown column '{}' in 'table list'", field.name))
+            }
+            SchemaError::AmbiguousReference { field } => {
+                SqlError::coded(1052, format!("Column '{}' in field list is ambiguous", field.name))
+            }
+            other => SqlError::detail(other),
+        },
+        DataFusionError::Plan(text) | DataFusionError::Execution(text) => SqlError::detail(text),
+        DataFusionError::NotImplemented(text) => SqlError::not_served(text),
+        other => SqlError::detail(other.strip_backtrace()),
+    }
+}
+
+/// Tablets for `_query_plan`: one table, projection and filter, nothing else.
+pub(crate) async fn plan_tablets(
+    engine: &Arc<Engine>,
+    db: &str,
+    table: &str,
+    sql: &str,
+) -> Result<Vec<TabletInfo>, SqlError> {
+    let mut session = engine.open_session(&engine.config().user, "127.0.0.1", crate::engine::Protocol::Http);
+    session.use_database(db)?;
+    let statements = super::split(sql, true)?;
+    let [statement] = statements.as_slice() else { return Err(SqlError::detail("Select statement must have only one statement")) };
+    let rewritten = relations::rewrite(&session, &statement.tokens)?;
+    let query = parse(rewritten.tokens)?;
+    let ast::SetExpr::Select(select) = query.body.as_ref() else {
+        return Err(SqlError::detail("Select statement must not embed another statement"));
+    };
+    let [from] = select.from.as_slice() else { return Err(SqlError::detail("Select statement must have only one table")) };
+    if !from.joins.is_empty() {
+        return Err(SqlError::detail("Select statement must have only one table"));
+    }
+    let TableFactor::Table { name, .. } = &from.relation else {
+        return Err(SqlError::detail("Select statement must not embed another statement"));
+    };
+    let shown = plain_name(name);
+    let scan = (0..rewritten.scans.len()).find(|i| scan_name(*i) == shown).map(|i| rewritten.scans[i].clone());
+    let parts = scan.as_ref().map_or_else(|| shown.split('.').map(str::to_owned).collect(), |s| s.parts.clone());
+    let (read_db, read_table) = ddl::resolve(&session, parts)?;
+    if read_db != db || read_table != table {
+        return Err(SqlError::detail(format!("requested database and table must consistent with sql: request [ {db}.{table}] and sql [{read_db}.{read_table}]")));
+    }
+    // Names and functions must resolve too.
+    let prepared = prepare(&session, &statement.tokens, sql, &QueryOptions::default()).await?;
+    let mut found = Vec::new();
+    let mut plan = &prepared.plan;
+    let plain = loop {
+        match plan {
+            LogicalPlan::TableScan(_) => break true,
+            LogicalPlan::Projection(_) | LogicalPlan::Filter(_) | LogicalPlan::SubqueryAlias(_) => {
+                let inputs = plan.inputs();
+                let [input] = inputs.as_slice() else { break false };
+                plan = input;
+            }
+            other => {
+                found.push(other.display().to_string().split([':', ' ']).next().unwrap_or_default().to_uppercase());
+                break false;
+            }
+        }
+    };
+    if !plain {
+        return Err(SqlError::detail(format!("only support single table filter-prune-scan, but found [ {} ]", found.join(" "))));
+    }
+    let ids = scan.and_then(|s| s.tablets);
+    let tablets = engine.tablets(db, table)?;
+    Ok(tablets.into_iter().filter(|t| ids.as_ref().is_none_or(|ids| ids.contains(&t.id))).collect())
+}

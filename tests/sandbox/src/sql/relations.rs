@@ -1,0 +1,253 @@
+//! What stands in FROM: `TABLET(..)`, `PARTITION(..)` and `@incr(..)` are taken out of the tokens before parsing, and the
+//! names are bound to snapshots.
+
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::tokenizer::Token;
+
+use super::lexer::Tok;
+use crate::changelog::IncrSpec;
+use crate::error::SqlError;
+use crate::session::Session;
+
+/// A table with read hints.
+#[derive(Debug, Clone, Default)]
+pub(super) struct ScanSpec {
+    /// `[[catalog.]db.]table`
+    pub(super) parts: Vec<String>,
+    pub(super) tablets: Option<Vec<u64>>,
+    pub(super) partitions: Option<Vec<String>>,
+    pub(super) incr: Option<IncrSpec>,
+}
+
+/// Tokens ready for the query parser.
+#[derive(Debug, Default)]
+pub(super) struct Rewritten {
+    pub(super) tokens: Vec<Token>,
+    pub(super) scans: Vec<ScanSpec>,
+    /// `@@x` was replaced: the result comes from the FE.
+    pub(super) uses_variables: bool,
+}
+
+/// Name under which scan `i` stands in the rewritten tokens.
+pub(super) fn scan_name(i: usize) -> String {
+    format!("__sandbox_scan_{i}__")
+}
+
+/// Takes hints and system variables out of the tokens of a query.
+pub(super) fn rewrite(session: &Session, tokens: &[Tok]) -> Result<Rewritten, SqlError> {
+    let mut out = Rewritten::default();
+    let mut reader = Reader { tokens, at: 0 };
+    let mut depth = 0_i32;
+    while let Some(token) = reader.peek(0) {
+        match token {
+            Token::LParen => depth += 1,
+            Token::RParen => depth -= 1,
+            Token::AtSign if reader.peek(1) == Some(&Token::AtSign) => {
+                variable(session, &mut reader, &mut out, depth)?;
+                continue;
+            }
+            _ => {}
+        }
+        if reader.starts_modifier() && ends_with_name(&out.tokens) {
+            let parts = pop_name(&mut out.tokens);
+            let mut scan = ScanSpec { parts, ..ScanSpec::default() };
+            while reader.starts_modifier() {
+                modifier(&mut reader, &mut scan)?;
+            }
+            out.tokens.push(Token::make_word(&scan_name(out.scans.len()), Some('`')));
+            if !reader.starts_alias() {
+                out.tokens.push(Token::make_keyword("AS"));
+                out.tokens.push(Token::make_word(scan.parts.last().map_or("", String::as_str), Some('`')));
+            }
+            out.scans.push(scan);
+            continue;
+        }
+        out.tokens.push(token.clone());
+        reader.at += 1;
+    }
+    Ok(out)
+}
+
+struct Reader<'a> {
+    tokens: &'a [Tok],
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn peek(&self, ahead: usize) -> Option<&'a Token> {
+        self.tokens.get(self.at + ahead).map(|t| &t.token)
+    }
+
+    fn word(&self, ahead: usize) -> Option<String> {
+        match self.peek(ahead) {
+            Some(Token::Word(word)) if word.quote_style.is_none() => Some(word.value.to_ascii_uppercase()),
+            _ => None,
+        }
+    }
+
+    fn starts_modifier(&self) -> bool {
+        if self.peek(0) == Some(&Token::AtSign) {
+            return self.peek(2) == Some(&Token::LParen) && matches!(self.peek(1), Some(Token::Word(_)));
+        }
+        self.peek(1) == Some(&Token::LParen)
+            && matches!(self.word(0).as_deref(), Some("TABLET" | "PARTITION" | "PARTITIONS"))
+    }
+
+    fn starts_alias(&self) -> bool {
+        match self.peek(0) {
+            Some(Token::Word(word)) => word.quote_style.is_some() || matches!(word.keyword, Keyword::NoKeyword | Keyword::AS),
+            _ => false,
+        }
+    }
+
+    fn expect(&mut self, token: &Token) -> Result<(), SqlError> {
+        if self.peek(0) == Some(token) {
+            self.at += 1;
+            return Ok(());
+        }
+        let got = self.peek(0).map_or_else(|| "<EOF>".to_owned(), ToString::to_string);
+        Err(SqlError::syntax(format!("mismatched input '{got}' expecting '{token}'")))
+    }
+
+    /// `(item, item, ...)`
+    fn list<T>(&mut self, item: impl Fn(&Token) -> Option<T>) -> Result<Vec<T>, SqlError> {
+        self.expect(&Token::LParen)?;
+        let mut items = Vec::new();
+        loop {
+            let token = self.peek(0).ok_or_else(|| SqlError::syntax("mismatched input '<EOF>'"))?;
+            items.push(item(token).ok_or_else(|| SqlError::syntax(format!("mismatched input '{token}'")))?);
+            self.at += 1;
+            if self.peek(0) != Some(&Token::Comma) {
+                break;
+            }
+            self.at += 1;
+        }
+        self.expect(&Token::RParen)?;
+        Ok(items)
+    }
+}
+
+fn ends_with_name(tokens: &[Token]) -> bool {
+    matches!(tokens.last(), Some(Token::Word(word)) if word.quote_style.is_some() || !is_clause(word.keyword))
+}
+
+fn is_clause(keyword: Keyword) -> bool {
+    matches!(keyword, Keyword::OVER | Keyword::FROM | Keyword::JOIN | Keyword::SELECT | Keyword::WHERE | Keyword::BY | Keyword::AS)
+}
+
+/// Takes `[[catalog.]db.]table` off the end.
+fn pop_name(tokens: &mut Vec<Token>) -> Vec<String> {
+    let mut parts = Vec::new();
+    while let Some(Token::Word(word)) = tokens.last() {
+        parts.insert(0, word.value.clone());
+        tokens.pop();
+        if tokens.last() != Some(&Token::Period) {
+            break;
+        }
+        tokens.pop();
+    }
+    parts
+}
+
+fn modifier(reader: &mut Reader<'_>, scan: &mut ScanSpec) -> Result<(), SqlError> {
+    if reader.peek(0) == Some(&Token::AtSign) {
+        let name = match reader.peek(1) {
+            Some(Token::Word(word)) => word.value.clone(),
+            _ => String::new(),
+        };
+        reader.at += 2;
+        if !name.eq_ignore_ascii_case("incr") {
+            return Err(if name.eq_ignore_ascii_case("snapshot") {
+                SqlError::detail("Invalid param type for olap table")
+            } else {
+                SqlError::not_served(format!("table parameter @{name}"))
+            });
+        }
+        scan.incr = Some(incr(reader)?);
+        return Ok(());
+    }
+    let word = reader.word(0).unwrap_or_default();
+    reader.at += 1;
+    if word == "TABLET" {
+        scan.tablets = Some(reader.list(|token| match token {
+            Token::Number(text, _) => text.parse().ok(),
+            _ => None,
+        })?);
+    } else {
+        scan.partitions = Some(reader.list(|token| match token {
+            Token::Word(word) => Some(word.value.clone()),
+            _ => None,
+        })?);
+    }
+    Ok(())
+}
+
+/// `("key" = "value", ...)`
+fn incr(reader: &mut Reader<'_>) -> Result<IncrSpec, SqlError> {
+    let mut spec = IncrSpec::default();
+    reader.expect(&Token::LParen)?;
+    if reader.peek(0) == Some(&Token::RParen) {
+        reader.at += 1;
+        return Ok(spec);
+    }
+    loop {
+        let mut text = |reader: &mut Reader<'_>| match reader.peek(0) {
+            Some(Token::SingleQuotedString(text)) => {
+                reader.at += 1;
+                Ok(text.clone())
+            }
+            other => Err(SqlError::syntax(format!(
+                "mismatched input '{}' expecting a string",
+                other.map_or_else(|| "<EOF>".to_owned(), ToString::to_string)
+            ))),
+        };
+        let key = text(reader)?;
+        reader.expect(&Token::Eq)?;
+        let value = text(reader)?;
+        spec.set(&key, &value)?;
+        if reader.peek(0) != Some(&Token::Comma) {
+            break;
+        }
+        reader.at += 1;
+    }
+    reader.expect(&Token::RParen)?;
+    Ok(spec)
+}
+
+/// `@@[session.|global.]name` becomes a literal, labelled with its text.
+fn variable(session: &Session, reader: &mut Reader<'_>, out: &mut Rewritten, depth: i32) -> Result<(), SqlError> {
+    let mut label = "@@".to_owned();
+    reader.at += 2;
+    if matches!(reader.word(0).as_deref(), Some("SESSION" | "GLOBAL" | "LOCAL")) && reader.peek(1) == Some(&Token::Period) {
+        label.push_str(&reader.word(0).unwrap_or_default().to_lowercase());
+        label.push('.');
+        reader.at += 2;
+    }
+    let Some(Token::Word(word)) = reader.peek(0) else { return Err(SqlError::syntax("mismatched input after '@@'")) };
+    label.push_str(&word.value);
+    reader.at += 1;
+    let Some(value) = session.variables.get(&word.value) else {
+        return Err(SqlError::coded(1193, session.variables.unknown_text(&word.value)));
+    };
+    let token = if !value.is_empty() && value.len() < 19 && value.bytes().all(|b| b.is_ascii_digit()) {
+        Token::Number(value.to_owned(), false)
+    } else {
+        match value {
+            "true" => Token::Number("1".to_owned(), false),
+            "false" => Token::Number("0".to_owned(), false),
+            _ => Token::SingleQuotedString(value.to_owned()),
+        }
+    };
+    out.tokens.push(token);
+    out.uses_variables = true;
+    let ends_item = match reader.peek(0) {
+        None | Some(Token::Comma) => true,
+        Some(Token::Word(word)) => matches!(word.keyword, Keyword::FROM | Keyword::LIMIT),
+        _ => false,
+    };
+    if depth == 0 && ends_item {
+        out.tokens.push(Token::make_keyword("AS"));
+        out.tokens.push(Token::make_word(&label, Some('`')));
+    }
+    Ok(())
+}

@@ -1,0 +1,351 @@
+//! SHOW statements about the cluster, databases, sessions and transactions.
+
+use datafusion::sql::sqlparser::tokenizer::Token;
+
+use super::cursor::Cursor;
+use super::ddl::database_name;
+use super::output::text_rows;
+use super::show_table;
+use crate::engine::StatementResult;
+use crate::error::SqlError;
+use crate::session::Session;
+use crate::types::format_datetime;
+
+pub(super) type Row = Vec<Option<String>>;
+
+pub(super) fn cell(value: impl ToString) -> Option<String> {
+    Some(value.to_string())
+}
+
+/// `LIKE 'pattern'` or `WHERE column = 'value'`: a filter on one column of the result.
+pub(super) enum Filter {
+    None,
+    Like(String),
+    Equals(String, String),
+}
+
+impl Filter {
+    /// Reads the end of a SHOW statement.
+    pub(super) fn read(cursor: &mut Cursor<'_>) -> Result<Self, SqlError> {
+        let filter = if cursor.eat("LIKE") {
+            Self::Like(cursor.string()?)
+        } else if cursor.eat("WHERE") {
+            let column = cursor.ident()?;
+            let like = cursor.eat("LIKE");
+            if !like {
+                cursor.expect_token(&Token::Eq)?;
+            }
+            let value = match cursor.peek() {
+                Some(Token::Number(_, _)) => cursor.number()?.to_string(),
+                _ => cursor.string()?,
+            };
+            if like { Self::Like(value) } else { Self::Equals(column, value) }
+        } else {
+            Self::None
+        };
+        cursor.expect_end()?;
+        Ok(filter)
+    }
+
+    /// Keeps the rows that pass; LIKE looks at column `like_at`.
+    pub(super) fn apply(&self, names: &[&str], rows: &mut Vec<Row>, like_at: usize) -> Result<(), SqlError> {
+        match self {
+            Self::None => {}
+            Self::Like(pattern) => rows.retain(|row| row[like_at].as_deref().is_some_and(|text| like(text, pattern))),
+            Self::Equals(column, value) => {
+                let at = names
+                    .iter()
+                    .position(|name| name.eq_ignore_ascii_case(column))
+                    .ok_or_else(|| SqlError::unknown_column(column, "where clause"))?;
+                rows.retain(|row| row[at].as_deref().is_some_and(|text| text == value));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// MySQL LIKE without case, as SHOW compares.
+pub(super) fn like(text: &str, pattern: &str) -> bool {
+    fn go(text: &[char], pattern: &[char]) -> bool {
+        match pattern.first() {
+            None => text.is_empty(),
+            Some('%') => (0..=text.len()).any(|skip| go(&text[skip..], &pattern[1..])),
+            Some('\\') if pattern.len() > 1 => text.first() == Some(&pattern[1]) && go(&text[1..], &pattern[2..]),
+            Some('_') => !text.is_empty() && go(&text[1..], &pattern[1..]),
+            Some(c) => text.first() == Some(c) && go(&text[1..], &pattern[1..]),
+        }
+    }
+    let chars = |t: &str| t.to_lowercase().chars().collect::<Vec<_>>();
+    go(&chars(text), &chars(pattern))
+}
+
+/// Milliseconds as `YYYY-MM-DD HH:MM:SS` in the session zone.
+pub(super) fn time_text(session: &Session, ms: i64) -> String {
+    let zone = session.variables.zone();
+    format_datetime((ms + zone.offset_at(ms.div_euclid(1000)) * 1000) * 1000, 0)
+}
+
+pub(super) fn run(session: &mut Session, cursor: &mut Cursor<'_>) -> Result<StatementResult, SqlError> {
+    let full = cursor.eat("FULL");
+    let word = cursor.ident()?.to_ascii_uppercase();
+    match word.as_str() {
+        "DATABASES" | "SCHEMAS" => {
+            if cursor.eat("FROM") || cursor.eat("IN") {
+                super::ddl::check_catalog(&cursor.ident()?)?;
+            }
+            let filter = Filter::read(cursor)?;
+            let mut rows: Vec<Row> = session.engine.databases().into_iter().map(|name| vec![Some(name)]).collect();
+            filter.apply(&["Database"], &mut rows, 0)?;
+            text_rows(&["Database"], rows)
+        }
+        "CATALOGS" => text_rows(
+            &["CatalogId", "CatalogName", "Type", "IsCurrent", "CreateTime", "LastUpdateTime", "Comment"],
+            vec![vec![
+                cell(0),
+                cell("internal"),
+                cell("internal"),
+                cell("yes"),
+                cell("UNRECORDED"),
+                None,
+                cell("Doris internal catalog"),
+            ]],
+        ),
+        "TABLES" => show_table::tables(session, cursor, full),
+        "COLUMNS" | "FIELDS" => show_table::columns(session, cursor, full),
+        "CREATE" => show_table::create(session, cursor),
+        "TABLE" => {
+            cursor.expect("STATUS")?;
+            show_table::status(session, cursor)
+        }
+        "PARTITIONS" => show_table::partitions(session, cursor),
+        "TABLETS" => show_table::tablets(session, cursor),
+        "INDEX" | "INDEXES" | "KEYS" => show_table::indexes(session, cursor),
+        "FRONTENDS" => frontends(session),
+        "BACKENDS" => backends(session),
+        "VARIABLES" => variables(session, cursor),
+        "SESSION" | "GLOBAL" | "LOCAL" if cursor.eat("VARIABLES") => variables(session, cursor),
+        "TRANSACTION" => transaction(session, cursor),
+        "LAST" => {
+            cursor.expect("INSERT")?;
+            last_insert(session)
+        }
+        "WARNINGS" | "ERRORS" => text_rows(&["Level", "Code", "Message"], vec![]),
+        "ENGINES" => text_rows(
+            &["Engine", "Support", "Comment", "Transactions", "XA", "Savepoints"],
+            vec![vec![
+                cell("Olap"),
+                cell("YES"),
+                cell("Default storage engine of palo"),
+                cell("NO"),
+                cell("NO"),
+                cell("NO"),
+            ]],
+        ),
+        "COLLATION" => text_rows(
+            &["Collation", "Charset", "Id", "Default", "Compiled", "Sortlen"],
+            vec![vec![cell("utf8mb4_0900_bin"), cell("utf8mb4"), cell(309), cell("Yes"), cell("Yes"), cell(1)]],
+        ),
+        "CHARSET" | "CHARACTER" => text_rows(
+            &["Charset", "Description", "Default collation", "Maxlen"],
+            vec![vec![cell("utf8mb4"), cell("UTF-8 Unicode"), cell("utf8mb4_0900_bin"), cell(4)]],
+        ),
+        "PROCESSLIST" | "GRANTS" | "LOAD" | "PROC" | "STREAM" | "ROUTINE" | "STATUS" | "FUNCTIONS" | "VIEW" | "ALTER" => {
+            Err(SqlError::not_served(format!("SHOW {word}")))
+        }
+        _ => Err(SqlError::not_served(format!("SHOW {word}"))),
+    }
+}
+
+fn variables(session: &Session, cursor: &mut Cursor<'_>) -> Result<StatementResult, SqlError> {
+    let filter = Filter::read(cursor)?;
+    let names = ["Variable_name", "Value", "Default_Value", "Changed"];
+    let mut rows: Vec<Row> = session
+        .variables
+        .list()
+        .map(|(name, value, default, changed)| vec![cell(name), cell(value), cell(default), cell(u8::from(changed))])
+        .collect();
+    filter.apply(&names, &mut rows, 0)?;
+    text_rows(&names, rows)
+}
+
+/// A port that is not served prints as -1.
+fn port(port: u16) -> Option<String> {
+    if port == 0 { cell(-1) } else { cell(port) }
+}
+
+fn frontends(session: &Session) -> Result<StatementResult, SqlError> {
+    let engine = &session.engine;
+    let started = time_text(session, engine.started_ms);
+    let now = time_text(session, engine.config().clock.now_ms());
+    let names = [
+        "Name", "Host", "EditLogPort", "HttpPort", "QueryPort", "RpcPort", "ArrowFlightSqlPort", "Role", "IsMaster",
+        "ClusterId", "Join", "Alive", "ReplayedJournalId", "LastStartTime", "LastHeartbeat", "IsHelper", "ErrMsg", "Version",
+        "CurrentConnected",
+    ];
+    let nodes = engine.topology().frontends;
+    let rows = nodes.iter().enumerate().map(|(i, node)| {
+        vec![
+            cell(format!("fe_{i}")),
+            cell(&node.host),
+            cell(9010),
+            port(node.http_port),
+            port(node.query_port),
+            cell(9020),
+            port(node.flight_port),
+            cell("FOLLOWER"),
+            cell(i == 0),
+            cell(1),
+            cell(true),
+            cell(true),
+            cell(1),
+            cell(&started),
+            cell(&now),
+            cell(true),
+            cell(""),
+            cell(engine.profile().version()),
+            cell(if i == 0 { "Yes" } else { "No" }),
+        ]
+    });
+    text_rows(&names, rows.collect())
+}
+
+fn backends(session: &Session) -> Result<StatementResult, SqlError> {
+    let engine = &session.engine;
+    if !engine.is_admin(&session.user) {
+        return Err(SqlError::coded(
+            1227,
+            "Access denied; you need (at least one of) the (ADMIN/NODE) privilege(s) for this operation",
+        ));
+    }
+    let started = time_text(session, engine.started_ms);
+    let now = time_text(session, engine.config().clock.now_ms());
+    let names = [
+        "BackendId", "Host", "HeartbeatPort", "BePort", "HttpPort", "BrpcPort", "ArrowFlightSqlPort", "LastStartTime",
+        "LastHeartbeat", "Alive", "SystemDecommissioned", "TabletNum", "DataUsedCapacity", "TrashUsedCapacity",
+        "AvailCapacity", "TotalCapacity", "UsedPct", "MaxDiskUsedPct", "RemoteUsedCapacity", "Tag", "ErrMsg", "Version",
+        "Status", "HeartbeatFailureCounter", "CpuCores", "Memory", "RunningTasks", "NodeRole",
+    ];
+    let nodes = engine.topology().backends;
+    let rows = nodes.iter().enumerate().map(|(i, node)| {
+        vec![
+            cell(10_001 + i),
+            cell(&node.host),
+            cell(9050),
+            cell(9060),
+            port(node.http_port),
+            cell(8060),
+            port(node.flight_port),
+            cell(&started),
+            cell(&now),
+            cell(true),
+            cell(false),
+            cell(0),
+            cell("0.000 "),
+            cell("0.000 "),
+            cell("1.000 TB"),
+            cell("1.000 TB"),
+            cell("0.00 %"),
+            cell("0.00 %"),
+            cell("0.000 "),
+            cell("{\"location\" : \"default\"}"),
+            cell(""),
+            cell(engine.profile().version()),
+            cell("{\"isQueryDisabled\":false,\"isLoadDisabled\":false,\"isActive\":true}"),
+            cell(0),
+            cell(2),
+            cell("8.00 GB"),
+            cell(0),
+            cell("mix"),
+        ]
+    });
+    text_rows(&names, rows.collect())
+}
+
+/// `SHOW TRANSACTION [FROM db] WHERE id = n | label = 'l'`
+fn transaction(session: &Session, cursor: &mut Cursor<'_>) -> Result<StatementResult, SqlError> {
+    let db = if cursor.eat("FROM") || cursor.eat("IN") {
+        database_name(cursor)?
+    } else {
+        session.database.clone().ok_or_else(SqlError::no_database)?
+    };
+    let engine = &session.engine;
+    engine.catalog.database_id(&db)?;
+    cursor.expect("WHERE")?;
+    let column = cursor.ident()?.to_ascii_lowercase();
+    cursor.expect_token(&Token::Eq)?;
+    let found = match column.as_str() {
+        "id" => {
+            let id = cursor.number()? as i64;
+            Some(
+                engine
+                    .txns
+                    .find(&db, id)
+                    .ok_or_else(|| SqlError::detail(format!("transaction with id {id} does not exist")))?,
+            )
+        }
+        "label" => {
+            let label = cursor.string()?;
+            Some(
+                engine
+                    .txns
+                    .find_label(&db, &label)
+                    .ok_or_else(|| SqlError::detail(format!("transaction with label {label} does not exist")))?,
+            )
+        }
+        "status" => None,
+        _ => return Err(SqlError::detail("Where clause should looks like one of them: id = 123 or label = 'label' or status = 'prepare/precommitted/committed/visible/aborted'")),
+    };
+    let views = match found {
+        Some(view) => vec![view],
+        None => {
+            let status = cursor.string()?;
+            engine.txns.list(&db).into_iter().filter(|t| t.state.name().eq_ignore_ascii_case(&status)).collect()
+        }
+    };
+    cursor.expect_end()?;
+    let names = [
+        "TransactionId", "Label", "Coordinator", "TransactionStatus", "LoadJobSourceType", "PrepareTime", "PreCommitTime",
+        "CommitTime", "PublishTime", "FinishTime", "Reason", "ErrorReplicasCount", "ListenerId", "TimeoutMs", "ErrMsg",
+        "TableName", "LoadedRows",
+    ];
+    let time = |ms: Option<i64>| ms.map(|ms| time_text(session, ms));
+    let rows = views.into_iter().map(|view| {
+        let committed = view.finished_ms.filter(|_| view.state == crate::txn::TxnState::Visible);
+        vec![
+            cell(view.id),
+            Some(view.label),
+            cell("FE: 127.0.0.1"),
+            cell(view.state),
+            cell(if view.source == "INSERT" { "INSERT_STREAMING" } else { view.source }),
+            time(Some(view.prepared_ms)),
+            time(view.precommitted_ms),
+            time(committed),
+            time(committed),
+            time(view.finished_ms),
+            Some(view.reason.clone()),
+            cell(0),
+            cell(-1),
+            cell(view.timeout_ms),
+            Some(view.reason),
+            Some(view.table),
+            cell(view.rows),
+        ]
+    });
+    text_rows(&names, rows.collect())
+}
+
+fn last_insert(session: &Session) -> Result<StatementResult, SqlError> {
+    let names = ["TransactionId", "Label", "Database", "Table", "TransactionStatus", "LoadedRows", "FilteredRows"];
+    let rows = session.last_insert.iter().map(|last| {
+        vec![
+            cell(last.txn_id),
+            cell(&last.label),
+            cell(&last.db),
+            cell(&last.table),
+            cell(last.status),
+            cell(last.rows),
+            cell(0),
+        ]
+    });
+    text_rows(&names, rows.collect())
+}
