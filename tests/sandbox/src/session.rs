@@ -56,6 +56,11 @@ impl Session {
         &self.user
     }
 
+    /// Address of the client.
+    pub fn client_ip(&self) -> &str {
+        &self.client_ip
+    }
+
     /// Protocol it was opened by.
     pub fn protocol(&self) -> Protocol {
         self.protocol

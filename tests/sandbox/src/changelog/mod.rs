@@ -6,8 +6,8 @@ mod tso;
 
 use arrow::array::RecordBatch;
 
-pub(crate) use fold::{ChangeColumns, ChangeRows, incr_schema};
-pub(crate) use incr::{IncrSpec, IncrType, IncrWindow};
+pub(crate) use fold::{ChangeRows, incr_schema};
+pub(crate) use incr::{IncrSpec, IncrType};
 pub use tso::Tso;
 pub(crate) use tso::{LOGICAL_BITS, LOGICAL_MAX};
 

@@ -191,7 +191,7 @@ fn incr(reader: &mut Reader<'_>) -> Result<IncrSpec, SqlError> {
         return Ok(spec);
     }
     loop {
-        let mut text = |reader: &mut Reader<'_>| match reader.peek(0) {
+        let text = |reader: &mut Reader<'_>| match reader.peek(0) {
             Some(Token::SingleQuotedString(text)) => {
                 reader.at += 1;
                 Ok(text.clone())

@@ -16,8 +16,8 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 
 pub use buffer::LoadBuffer;
-pub use catalog::{Catalog, SYSTEM_DATABASES};
-pub use rowset::{RowsetEntry, Snapshot, TabletSnapshot};
+pub use catalog::Catalog;
+pub use rowset::TabletSnapshot;
 pub use table::{ChangeConfig, RowVictims, Table, TableSpec};
 
 use crate::error::SqlError;

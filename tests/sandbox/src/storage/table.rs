@@ -172,11 +172,6 @@ impl Table {
         (0..self.spec.columns.len()).filter(|i| self.spec.columns[*i].key).collect()
     }
 
-    /// Storage schema: base columns, then the delete sign on unique tables.
-    pub fn schema(&self) -> &SchemaRef {
-        &self.schema
-    }
-
     /// Facts for REST.
     pub fn meta(&self, db: &str) -> TableMeta {
         TableMeta {
@@ -401,10 +396,6 @@ impl Table {
 
     pub(super) fn mark_dropped(&self) {
         self.state.write().dropped = true;
-    }
-
-    pub(crate) fn is_dropped(&self) -> bool {
-        self.state.read().dropped
     }
 }
 

@@ -332,9 +332,9 @@ impl ColumnBuilder {
 
     /// The array of all appended values, in storage type.
     pub fn finish(&mut self) -> ArrayRef {
-        let DataType::Struct(_) | DataType::List(_) | DataType::Map(..) = self.ty.storage() else {
+        if !self.ty.is_nested() {
             return self.finish_flat();
-        };
+        }
         let storage = self.ty.storage();
         match (&mut self.inner, storage) {
             (Inner::List { child, offsets, valid }, DataType::List(field)) => {

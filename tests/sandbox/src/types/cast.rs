@@ -86,8 +86,7 @@ pub fn conform_in(array: &ArrayRef, ty: &DorisType, zone: &SessionZone) -> Resul
             Ok(if matches!(p, 0 | 3 | 6) { cast } else { truncate_fraction(&cast, *p) })
         }
         (DataType::Boolean, _) => {
-            let numbers: arrow::array::Int8Array =
-                array.as_any().downcast_ref::<BooleanArray>().map(|a| a.iter().map(|v| v.map(i8::from)).collect()).unwrap_or_default();
+            let numbers: arrow::array::Int8Array = array.as_boolean().iter().map(|v| v.map(i8::from)).collect();
             conform_in(&(Arc::new(numbers) as ArrayRef), ty, zone)
         }
         (DataType::List(_) | DataType::LargeList(_), DorisType::Array(item)) => {

@@ -81,16 +81,18 @@ pub fn to_wire(array: &ArrayRef, ty: &DorisType, profile: Profile, zone: &Sessio
             };
             match unit {
                 TimeUnit::Second => {
-                    let values: PrimitiveArray<TimestampSecondType> = array.as_primitive().unary(|v| shift(v, 1));
+                    let values: PrimitiveArray<TimestampSecondType> =
+                        array.as_primitive::<TimestampSecondType>().unary(|v| shift(v, 1));
                     Arc::new(values.with_timezone(tag))
                 }
                 TimeUnit::Millisecond => {
-                    let values: PrimitiveArray<TimestampMillisecondType> = array.as_primitive().unary(|v| shift(v, 1000));
+                    let values: PrimitiveArray<TimestampMillisecondType> =
+                        array.as_primitive::<TimestampMillisecondType>().unary(|v| shift(v, 1000));
                     Arc::new(values.with_timezone(tag))
                 }
                 _ => {
                     let values: PrimitiveArray<TimestampMicrosecondType> =
-                        array.as_primitive().unary(|v| shift(v, 1_000_000));
+                        array.as_primitive::<TimestampMicrosecondType>().unary(|v| shift(v, 1_000_000));
                     Arc::new(values.with_timezone(tag))
                 }
             }

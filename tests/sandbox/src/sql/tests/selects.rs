@@ -1,0 +1,121 @@
+//! The meaning of expressions.
+
+use super::Fixture;
+
+#[tokio::test]
+async fn expressions_mean_what_they_mean_in_doris() {
+    let mut f = Fixture::with_database().await;
+    let cases = [
+        ("SELECT 1", "1"),
+        ("SELECT 7 / 2", "3.5"),
+        ("SELECT 7 DIV 2", "3"),
+        ("SELECT 1 / 0, 1 % 0, 5 % 3", "NULL|NULL|2"),
+        ("SELECT NULL <=> NULL, 1 <=> NULL, 1 <=> 1", "1|0|1"),
+        ("SELECT TRUE || FALSE, 1 && 0", "1|0"),
+        (r"SELECT 'a\nb', 'it''s', 'a\%', '\q'", "a\nb|it's|a\\%|q"),
+        (r#"SELECT "double ""quoted""" "#, "double \"quoted\""),
+        ("SELECT concat('a', NULL)", "NULL"),
+        ("SELECT concat('a', 1, 'b')", "a1b"),
+        ("SELECT length('hé'), char_length('hé')", "3|2"),
+        ("SELECT locate('b', 'abc'), instr('abc', 'c')", "2|3"),
+        ("SELECT substr('hello', 0, 3), substr('hello', -2)", "|lo"),
+        ("SELECT CAST('12' AS INT), CAST('x' AS INT)", "12|NULL"),
+        ("SELECT CAST('2024-02-30' AS DATE)", "NULL"),
+        ("SELECT CAST('2024-01-31 10:11:12.345' AS DATETIME(2))", "2024-01-31 10:11:12.35"),
+        ("SELECT CAST('170141183460469231731687303715884105727' AS LARGEINT)", "170141183460469231731687303715884105727"),
+        ("SELECT CAST(1.005 AS DECIMAL(10, 2)), CAST('123.456' AS DECIMAL(6, 2))", "1.01|123.46"),
+        ("SELECT CAST('NaN' AS DOUBLE)", "NaN"),
+        ("SELECT DATE '2024-03-01', TIMESTAMP '2024-03-01 01:02:03.5'", "2024-03-01|2024-03-01 01:02:03.500"),
+        ("SELECT date_trunc(CAST('2024-03-05 01:02:03' AS DATETIME), 'month')", "2024-03-01 00:00:00"),
+        ("SELECT FROM_UNIXTIME(1704067200, '%Y-%m-%d %H:%i:%s')", "2024-01-01 00:00:00"),
+        ("SELECT from_unixtime(1704067200500 / 1000)", "2024-01-01 00:00:00"),
+        ("SELECT unix_timestamp('2024-01-01 00:00:00')", "1704067200"),
+        ("SELECT if(1 > 2, 'a', 'b'), ifnull(NULL, 3)", "b|3"),
+        ("SELECT 'abc' LIKE 'a%', 'a%c' LIKE 'a\\%c', 'abc' LIKE 'a\\%c'", "1|1|0"),
+        ("SELECT 'abc' REGEXP 'b', 'abc' RLIKE '^b'", "1|0"),
+        ("SELECT 'B' < 'a'", "1"),
+        ("SELECT '10' > 9, '1' = 1, 'x' = 0", "1|1|NULL"),
+        ("SELECT 5 BETWEEN 1 AND 10, 5 NOT BETWEEN 1 AND 10", "1|0"),
+        ("SELECT year('2024-05-06'), month('2024-05-06'), day('2024-05-06')", "2024|5|6"),
+        ("SELECT [1, 2, NULL]", "[1, 2, null]"),
+        ("SELECT DATABASE(), CONNECTION_ID(), USER()", "d|1|'root'@'%'"),
+        ("SELECT @@autocommit, @@session.sql_mode", "1|"),
+        ("SELECT now()", "2024-01-01 00:00:00"),
+        ("SELECT 1, 1, 'a' AS x, 'b' AS x", "1|1|a|b"),
+        ("/* lead */ SELECT 2 -- trailing\n + 1 # more", "3"),
+        ("SELECT .5 + 1", "1.5"),
+        ("SELECT CAST('2024-01-01' AS DATE) = CAST('2024-01-01 00:00:00' AS DATETIME)", "1"),
+    ];
+    for (sql, expected) in cases {
+        assert_eq!(f.rows(sql).await, [expected], "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn labels_are_the_text_of_the_expression() {
+    let mut f = Fixture::with_database().await;
+    let cases = [
+        ("SELECT 1", vec!["1"]),
+        ("SELECT @@version_comment LIMIT 1", vec!["@@version_comment"]),
+        ("SELECT 1 AS A, 1 AS A", vec!["A", "A"]),
+        ("SELECT count(*) FROM information_schema.schemata", vec!["count(*)"]),
+    ];
+    for (sql, labels) in cases {
+        let results = f.session.execute(sql).await.expect(sql);
+        let Some(crate::engine::StatementResult::Rows { schema, .. }) = results.into_iter().next() else { panic!("{sql}") };
+        let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+        assert_eq!(names, labels, "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn nulls_come_first_ascending_and_last_descending() {
+    let mut f = Fixture::with_database().await;
+    f.run("CREATE TABLE t (k INT, v INT) DUPLICATE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 3").await;
+    f.run("INSERT INTO t VALUES (1, 2), (2, NULL), (3, 1)").await;
+    assert_eq!(f.rows("SELECT v FROM t ORDER BY v").await, ["NULL", "1", "2"]);
+    assert_eq!(f.rows("SELECT v FROM t ORDER BY v DESC").await, ["2", "1", "NULL"]);
+    assert_eq!(f.rows("SELECT v FROM t ORDER BY v ASC NULLS LAST LIMIT 1, 2").await, ["2", "NULL"]);
+}
+
+#[tokio::test]
+async fn columns_are_found_without_case_and_tables_with_it() {
+    let mut f = Fixture::with_database().await;
+    f.run("CREATE TABLE T1 (`Key Col` INT, V INT) DUPLICATE KEY(`Key Col`) DISTRIBUTED BY HASH(`Key Col`) BUCKETS 2").await;
+    f.run("INSERT INTO T1 VALUES (1, 2)").await;
+    assert_eq!(f.rows("SELECT `key col`, v FROM T1 WHERE v = 2").await, ["1|2"]);
+    assert_eq!(f.rows("SELECT a.V FROM internal.d.T1 a JOIN d.T1 b ON a.v = b.V").await, ["2"]);
+    assert_eq!(f.rows("SELECT T1.v AS X FROM T1 ORDER BY x").await, ["2"]);
+    assert!(f.error("SELECT * FROM t1").await.text().contains("Table [t1] does not exist in database [d]."));
+}
+
+#[tokio::test]
+async fn aggregates_widen_as_doris_does() {
+    let mut f = Fixture::with_database().await;
+    f.run("CREATE TABLE t (k INT, d DECIMAL(9,2), s STRING) DUPLICATE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 2").await;
+    f.run("INSERT INTO t VALUES (1, 1.50, 'a'), (2, 2.25, 'b'), (3, NULL, 'b')").await;
+    assert_eq!(f.rows("SELECT count(*), count(d), sum(k), avg(k), sum(d), min(s), max(d) FROM t").await, ["3|2|6|2|3.75|a|2.25"]);
+    assert_eq!(f.rows("SELECT s, count(*) AS n FROM t GROUP BY s HAVING n > 1").await, ["b|2"]);
+    assert_eq!(f.rows("SELECT count(DISTINCT s) FROM t").await, ["2"]);
+    assert_eq!(f.rows("SELECT sum(k) FROM t WHERE k > 100").await, ["NULL"]);
+}
+
+#[tokio::test]
+async fn dates_compare_with_text_and_with_each_other() {
+    let mut f = Fixture::with_database().await;
+    f.run("CREATE TABLE t (k INT, d DATE, m DATETIME(3), z DATETIME) DUPLICATE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 1").await;
+    f.run("INSERT INTO t VALUES (1, '2024-01-31', '2024-01-31 10:00:00.123', '9999-12-31 23:59:59'), (2, '0000-01-01', NULL, '0001-01-01 00:00:00')").await;
+    for (predicate, keys) in [
+        ("d = '2024-01-31'", vec!["1"]),
+        ("d < '2024-01-31 00:00:01'", vec!["1", "2"]),
+        ("m > '2024-01-31 10:00:00.122999'", vec!["1"]),
+        ("m = '2024-01-31 10:00:00.123'", vec!["1"]),
+        ("m > d", vec!["1"]),
+        ("z >= '9999-12-31'", vec!["1"]),
+        ("z IN ('0001-01-01 00:00:00')", vec!["2"]),
+        ("d BETWEEN '0000-01-01' AND '1000-01-01'", vec!["2"]),
+    ] {
+        assert_eq!(f.sorted(&format!("SELECT k FROM t WHERE {predicate}")).await, keys, "{predicate}");
+    }
+    assert_eq!(f.rows("SELECT d, m, z FROM t WHERE k = 1").await, ["2024-01-31|2024-01-31 10:00:00.123|9999-12-31 23:59:59"]);
+}
