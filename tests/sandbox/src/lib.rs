@@ -1,17 +1,35 @@
 //! A Doris-compatible server in one process.
+//!
+//! [`Sandbox::builder`] starts FE and BE HTTP, the FE's MySQL protocol and both Arrow Flight SQL services on free
+//! ports; dropping the [`Sandbox`] stops them. [`Faults`] and [`Requests`] let tests ask for faults and see what the
+//! servers received. The sandbox shares no code with the client: each implements the protocols by itself.
 
 mod changelog;
+pub mod cli;
 pub mod engine;
 pub mod error;
+mod faults;
+mod flight;
+mod http;
+mod load;
+mod mysql;
 mod native_password;
+mod random;
+mod sandbox;
 pub mod session;
+mod shared;
 mod sql;
 mod storage;
+#[cfg(test)]
+mod testing;
 mod txn;
 pub mod types;
 
 pub use engine::{Engine, EngineConfig, Profile};
 pub use error::{LoadError, SqlError};
+pub use faults::{Action, Fault, Faults, Requests, SeenRequest, Site};
+pub use sandbox::{Outcome, Sandbox, SandboxBuilder, StartError};
 pub use session::Session;
+pub use shared::Addresses;
 pub use storage::{Column, DefaultValue, KeysType};
 pub use txn::{LoadTxn, TxnState};

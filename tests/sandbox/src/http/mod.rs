@@ -1,0 +1,191 @@
+//! HTTP servers of FE and BE.
+//!
+//! hyper sends `100 Continue` when a handler first polls the request body. An FE must answer its 307 without it, so
+//! its handlers leave the body alone; what the client sends nevertheless is read and dropped when the connection
+//! closes, within bounds, for a close with unread bytes would reset the connection and could take the answer with it.
+
+pub(crate) mod auth;
+mod be;
+mod envelope;
+mod fe;
+mod head;
+mod redirect;
+mod statement;
+
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, BodyDataStream};
+use axum::extract::Request;
+use axum::response::Response;
+use bytes::Bytes;
+use futures::StreamExt;
+use http::header::LOCATION;
+use http::{HeaderMap, HeaderValue};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+
+use self::head::{Copying, HeadCopy};
+use crate::faults::{Action, Site};
+use crate::shared::Shared;
+
+/// Unread request bytes that are taken in after an early answer (`stream_load_redirect_bounded_drain_max_bytes`).
+const DRAIN_BYTES: usize = 64 * 1024 * 1024;
+/// How long an answered connection may go on sending.
+const DRAIN_TIME: Duration = Duration::from_secs(5);
+
+/// Address of the client, given to handlers as an extension.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Peer(pub SocketAddr);
+
+/// Text of a header without blanks around it; empty when absent.
+pub(crate) fn header_text<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
+    headers.get(name).and_then(|v| std::str::from_utf8(v.as_bytes()).ok()).map(str::trim).unwrap_or_default()
+}
+
+/// Serves the FE until the returned future is dropped.
+pub(crate) async fn serve_fe(listener: TcpListener, shared: Arc<Shared>) {
+    serve(listener, fe::router(Arc::clone(&shared)), shared, Site::Fe).await;
+}
+
+/// Serves the BE until the returned future is dropped.
+pub(crate) async fn serve_be(listener: TcpListener, shared: Arc<Shared>) {
+    serve(listener, be::router(Arc::clone(&shared)), shared, Site::Be).await;
+}
+
+async fn serve(listener: TcpListener, router: Router, shared: Arc<Shared>, site: Site) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, peer)) => {
+                    connections.spawn(connection(stream, peer, router.clone(), Arc::clone(&shared), site));
+                }
+                Err(error) => tracing::warn!(%error, ?site, "accept failed"),
+            },
+            Some(_) = connections.join_next() => {}
+        }
+    }
+}
+
+async fn connection(stream: TcpStream, peer: SocketAddr, router: Router, shared: Arc<Shared>, site: Site) {
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "cannot set nodelay");
+    }
+    let head = HeadCopy::default();
+    let stream = Copying::new(stream, head.clone());
+    let service = service_fn(move |request: hyper::Request<Incoming>| {
+        let (router, shared, head) = (router.clone(), Arc::clone(&shared), head.clone());
+        Box::pin(async move {
+            let mut request = request.map(Body::new);
+            head.restore(&mut request);
+            let answer = handle(request, peer, router, &shared, site).await;
+            head.next_request();
+            answer
+        })
+    });
+    let mut connection = http1::Builder::new().timer(TokioTimer::new()).serve_connection(TokioIo::new(stream), service);
+    if poll_fn(|cx| connection.poll_without_shutdown(cx)).await.is_ok() {
+        linger(connection.into_parts().io.into_inner().into_inner()).await;
+    }
+}
+
+/// Ends our side and takes in what the client still sends, within bounds.
+async fn linger(mut stream: TcpStream) {
+    let drain = async {
+        stream.shutdown().await?;
+        let mut buffer = vec![0; 64 * 1024];
+        let mut left = DRAIN_BYTES;
+        while left > 0 {
+            match stream.read(&mut buffer).await? {
+                0 => break,
+                n => left = left.saturating_sub(n),
+            }
+        }
+        Ok::<_, std::io::Error>(())
+    };
+    // The answer is out; how the client leaves is of no interest.
+    let _ = tokio::time::timeout(DRAIN_TIME, drain).await;
+}
+
+/// The connection ends without an answer.
+#[derive(Debug, thiserror::Error)]
+#[error("connection cut by a fault")]
+struct Cut;
+
+async fn handle(
+    mut request: Request,
+    peer: SocketAddr,
+    router: Router,
+    shared: &Shared,
+    site: Site,
+) -> Result<Response, Cut> {
+    let target = request.uri().path_and_query().map_or("/", |p| p.as_str()).to_owned();
+    let headers = request
+        .headers()
+        .iter()
+        .map(|(n, v)| (n.as_str().to_owned(), String::from_utf8_lossy(v.as_bytes()).into_owned()));
+    shared.requests.record(site, request.method().as_str(), &target, headers);
+    let operation = request.headers().get("txn_operation").and_then(|v| v.to_str().ok()).unwrap_or_default();
+    let line = format!("{} {target} {operation}", request.method());
+    request.extensions_mut().insert(Peer(peer));
+
+    let action = shared.faults.take(site, &line);
+    match &action {
+        Some(Action::Status { code, body }) => {
+            let mut response = Response::new(Body::from(body.clone()));
+            *response.status_mut() =
+                http::StatusCode::from_u16(*code).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
+            return Ok(response);
+        }
+        Some(Action::CutAfterBytes(limit)) => {
+            let limit = *limit;
+            request = request.map(|body| cut_after(body.into_data_stream(), limit));
+        }
+        Some(Action::Wait(signal)) => signal.notified().await,
+        _ => {}
+    }
+    let Ok(mut response) = run(router, request).await;
+    match action {
+        Some(Action::DropAnswer | Action::CutAfterBytes(_)) => Err(Cut),
+        Some(Action::Redirect(location)) if response.status().is_redirection() => {
+            if let Ok(value) = HeaderValue::from_str(&location) {
+                response.headers_mut().insert(LOCATION, value);
+            }
+            Ok(response)
+        }
+        _ => Ok(response),
+    }
+}
+
+async fn run(router: Router, request: Request) -> Result<Response, Infallible> {
+    TowerToHyperService::new(router).call(request).await
+}
+
+/// A body that fails after so many bytes.
+fn cut_after(body: BodyDataStream, limit: u64) -> Body {
+    let mut left = limit;
+    let mut cut = false;
+    Body::from_stream(body.map(move |chunk| {
+        let chunk: Bytes = chunk.map_err(std::io::Error::other)?;
+        if cut || chunk.len() as u64 > left {
+            cut = true;
+            return Err(std::io::Error::other("connection cut by a fault"));
+        }
+        left -= chunk.len() as u64;
+        Ok(chunk)
+    }))
+}
+
+#[cfg(test)]
+mod tests;

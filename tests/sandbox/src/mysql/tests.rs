@@ -1,0 +1,145 @@
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use mysql_async::prelude::Queryable;
+use mysql_async::{Conn, Error, Opts, OptsBuilder, Row};
+
+use crate::faults::{Action, Fault, Site};
+use crate::sandbox::Sandbox;
+use crate::testing::sandbox;
+
+fn options(sandbox: &Sandbox, password: Option<&str>) -> OptsBuilder {
+    let address = sandbox.addresses().mysql;
+    OptsBuilder::default()
+        .ip_or_hostname(address.ip().to_string())
+        .tcp_port(address.port())
+        .prefer_socket(false)
+        .user(Some("root"))
+        .pass(password)
+}
+
+async fn connect(sandbox: &Sandbox) -> Conn {
+    Conn::new(Opts::from(options(sandbox, Some("pw")))).await.expect("connection")
+}
+
+/// Code, state and text of a server error.
+fn refusal(error: Error) -> (u16, String, String) {
+    match error {
+        Error::Server(e) => (e.code, e.state, e.message),
+        other => panic!("{other}"),
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_1045() {
+    let s = sandbox().await;
+    for (password, used) in [(Some("no"), "YES"), (None, "NO")] {
+        let error = Conn::new(Opts::from(options(&s, password))).await.expect_err("refused");
+        let text = format!("Access denied for user 'root@127.0.0.1' (using password: {used})");
+        assert_eq!(refusal(error), (1045, "28000".to_owned(), text));
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_database_at_login_is_1049() {
+    let s = sandbox().await;
+    let error = Conn::new(Opts::from(options(&s, Some("pw")).db_name(Some("none")))).await.expect_err("refused");
+    assert_eq!(refusal(error).0, 1049);
+    let mut conn = Conn::new(Opts::from(options(&s, Some("pw")).db_name(Some("d")))).await.expect("connection");
+    let db: Option<String> = conn.query_first("SELECT DATABASE()").await.expect("query");
+    assert_eq!(db.as_deref(), Some("d"));
+}
+
+#[tokio::test]
+async fn the_chatter_of_drivers_is_answered() {
+    let s = sandbox().await;
+    let mut conn = connect(&s).await;
+    assert_eq!(conn.server_version(), (5, 7, 99));
+    conn.ping().await.expect("ping");
+    for sql in [
+        "SELECT @@version_comment LIMIT 1",
+        "SELECT @@max_allowed_packet, @@wait_timeout, @@socket",
+        "SET NAMES utf8mb4",
+        "SET autocommit=1",
+        "SET sql_mode='STRICT_TRANS_TABLES'",
+        "SHOW VARIABLES LIKE 'time_zone'",
+        "SELECT DATABASE()",
+        "SELECT CONNECTION_ID()",
+        "USE d",
+    ] {
+        conn.query_drop(sql).await.unwrap_or_else(|e| panic!("{sql}: {e}"));
+    }
+    assert!(conn.reset().await.expect("reset"), "COM_RESET_CONNECTION is answered with OK");
+    let db: Option<String> = conn.query_first("SELECT DATABASE()").await.expect("query");
+    assert_eq!(db.as_deref(), Some("d"), "a reset keeps the database");
+}
+
+#[tokio::test]
+async fn rows_nulls_affected_rows_and_column_types() {
+    let s = sandbox().await;
+    let mut conn = connect(&s).await;
+    conn.query_drop("INSERT INTO d.dup VALUES (1, 'a', 10), (2, NULL, 20)").await.expect("insert");
+    assert_eq!(conn.affected_rows(), 2);
+    assert!(conn.info().contains("'status':'VISIBLE'"), "{}", conn.info());
+    let rows: Vec<(i32, Option<String>, i64)> = conn.query("SELECT * FROM d.dup ORDER BY id").await.expect("query");
+    assert_eq!(rows, [(1, Some("a".to_owned()), 10), (2, None, 20)]);
+    let row: Row = conn.query_first("SELECT id, v, n FROM d.dup").await.expect("query").expect("row");
+    let types: Vec<String> = row.columns_ref().iter().map(|c| format!("{:?}", c.column_type())).collect();
+    assert_eq!(types, ["MYSQL_TYPE_LONG", "MYSQL_TYPE_STRING", "MYSQL_TYPE_LONGLONG"]);
+    let none: Vec<Row> = conn.query("SELECT * FROM d.dup WHERE id > 5").await.expect("query");
+    assert!(none.is_empty());
+}
+
+#[tokio::test]
+async fn errors_carry_code_state_and_text_and_the_connection_lives_on() {
+    let s = sandbox().await;
+    let mut conn = connect(&s).await;
+    let (code, state, text) = refusal(conn.query_drop("SELECT * FROM d.none").await.expect_err("refused"));
+    assert_eq!((code, state.as_str()), (1105, "HY000"));
+    assert_eq!(text, "errCode = 2, detailMessage = Table [none] does not exist in database [d].");
+    let (code, ..) = refusal(conn.query_drop("USE none").await.expect_err("refused"));
+    assert_eq!(code, 1049);
+    let (code, state, _) = refusal(conn.prep("SELECT 1").await.expect_err("refused"));
+    assert_eq!((code, state.as_str()), (1295, "HY000"));
+    let one: Option<i64> = conn.query_first("SELECT 1").await.expect("query");
+    assert_eq!(one, Some(1));
+}
+
+#[tokio::test]
+async fn several_statements_in_one_command_give_several_results() {
+    let s = sandbox().await;
+    let mut conn = connect(&s).await;
+    let sql = "USE d; INSERT INTO dup VALUES (1, 'a', 1); SELECT id FROM dup; SELECT v FROM dup";
+    let mut result = conn.query_iter(sql).await.expect("query");
+    let mut seen = Vec::new();
+    while !result.is_empty() {
+        let rows: Vec<Row> = result.collect().await.expect("rows");
+        seen.push(rows.len());
+    }
+    drop(result);
+    assert_eq!(seen.iter().sum::<usize>(), 2, "{seen:?}");
+    conn.ping().await.expect("the connection is in order");
+}
+
+#[tokio::test]
+async fn a_result_of_many_rows_arrives_whole() {
+    let s = sandbox().await;
+    let mut conn = connect(&s).await;
+    let values: Vec<String> = (0..5000).map(|i| format!("({i}, 'v', {i})")).collect();
+    conn.query_drop(format!("INSERT INTO d.dup VALUES {}", values.join(","))).await.expect("insert");
+    let rows: Vec<(i64, i64)> = conn.query("SELECT id, n FROM d.dup").await.expect("query");
+    assert_eq!((rows.len(), rows.iter().map(|(_, n)| n).sum::<i64>()), (5000, 12_497_500));
+}
+
+#[tokio::test]
+async fn a_fault_fails_a_statement_and_statements_are_seen() {
+    let s = sandbox().await;
+    let mut conn = connect(&s).await;
+    let body = "errCode = 2, detailMessage = asked for".to_owned();
+    s.faults().push(Fault::new(Action::Status { code: 1105, body }).at(Site::Mysql).when("select 42"));
+    assert_eq!(
+        refusal(conn.query_drop("SELECT 42").await.expect_err("refused")).2,
+        "errCode = 2, detailMessage = asked for"
+    );
+    conn.query_drop("SELECT 42").await.expect("once only");
+    assert_eq!(s.requests().matching(Site::Mysql, "SELECT 42").len(), 2);
+}

@@ -1,0 +1,82 @@
+//! What all servers of one sandbox share.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use futures::StreamExt;
+
+use crate::engine::{Engine, Profile, Protocol, StatementResult};
+use crate::error::SqlError;
+use crate::faults::{Faults, Requests};
+use crate::flight::{FlightResults, FlightSessions};
+use crate::load::ErrorLogs;
+use crate::types::{TextStyle, text_value};
+
+/// Addresses of the servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Addresses {
+    /// HTTP of the FE (`http_port`).
+    pub fe_http: SocketAddr,
+    /// HTTP of the BE (`webserver_port`).
+    pub be_http: SocketAddr,
+    /// MySQL protocol of the FE (`query_port`).
+    pub mysql: SocketAddr,
+    /// Arrow Flight SQL of the FE.
+    pub fe_flight: SocketAddr,
+    /// Arrow Flight SQL of the BE.
+    pub be_flight: SocketAddr,
+}
+
+pub(crate) struct Shared {
+    pub engine: Arc<Engine>,
+    pub faults: Faults,
+    pub requests: Requests,
+    /// Host the nodes name to clients.
+    pub host: String,
+    pub addresses: Addresses,
+    pub error_logs: ErrorLogs,
+    pub flight_sessions: FlightSessions,
+    pub flight_results: FlightResults,
+}
+
+impl Shared {
+    pub fn profile(&self) -> Profile {
+        self.engine.config().profile
+    }
+
+    /// `host:port` that clients use for a server; an IPv6 host stands in brackets.
+    pub fn host_port(&self, address: SocketAddr) -> String {
+        if self.host.contains(':') {
+            format!("[{}]:{}", self.host, address.port())
+        } else {
+            format!("{}:{}", self.host, address.port())
+        }
+    }
+
+    /// Runs a statement with rows; its column names and its rows as texts, NULL as an empty text.
+    pub async fn text_rows(
+        &self,
+        user: &str,
+        client: &str,
+        sql: &str,
+    ) -> Result<(Vec<String>, Vec<Vec<String>>), SqlError> {
+        let mut session = self.engine.open_session(user, client, Protocol::Http);
+        let Some(StatementResult::Rows { schema, mut stream, types, .. }) = session.execute(sql).await?.pop() else {
+            return Err(SqlError::detail(format!("{sql} returned no rows")));
+        };
+        let names = schema.fields().iter().map(|f| f.name().clone()).collect();
+        let mut rows = Vec::new();
+        while let Some(batch) = stream.next().await {
+            let batch = batch.map_err(|e| SqlError::detail(e.to_string()))?;
+            for row in 0..batch.num_rows() {
+                let cells = batch.columns().iter().zip(&types);
+                rows.push(
+                    cells
+                        .map(|(column, ty)| text_value(column.as_ref(), row, ty, TextStyle::Mysql).unwrap_or_default())
+                        .collect(),
+                );
+            }
+        }
+        Ok((names, rows))
+    }
+}
