@@ -231,7 +231,11 @@ fn job_context(context: &SessionContext) -> SessionContext {
 }
 
 fn job_config(config: SessionConfig) -> SessionConfig {
-    let mut config = config.with_target_partitions(1).with_round_robin_repartition(false);
+    // The tables are those of the session: a default catalog made here would take the place of theirs.
+    let mut config = config
+        .with_create_default_catalog_and_schema(false)
+        .with_target_partitions(1)
+        .with_round_robin_repartition(false);
     let optimizer = &mut config.options_mut().optimizer;
     // The filter of one epoch's build side would be applied to the next epoch's rows.
     optimizer.enable_dynamic_filter_pushdown = false;
