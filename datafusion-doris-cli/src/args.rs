@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use clap::Parser;
+use clap::{Parser, Subcommand};
+use doris_sandbox::cli::SandboxArgs;
 
 use crate::render::Format;
 
@@ -13,6 +14,7 @@ use crate::render::Format;
 #[command(
     name = "datafusion-doris-cli",
     version,
+    args_conflicts_with_subcommands = true,
     after_help = "Exit codes: 0 success, 1 a statement, assertion or job failed, 2 wrong arguments, 130 Ctrl-C, 143 \
                   SIGTERM.\n\nEnvironment: DORIS_FENODES and DORIS_JDBC_URL give ${fenodes} and ${jdbc_url} without \
                   --sandbox; DORIS_USERNAME\nand DORIS_PASSWORD log in to the server of \\doris; \
@@ -20,6 +22,10 @@ use crate::render::Format;
                   commands: see \\help in the shell."
 )]
 pub struct Args {
+    /// Start an embedded Doris sandbox; its addresses are ${fenodes} and ${jdbc_url} in SQL text
+    #[arg(long)]
+    pub sandbox: bool,
+
     /// Run SQL and exit; may be repeated, runs in the order given and stops at the first error
     #[arg(short = 'c', long = "command", value_name = "SQL", conflicts_with = "file")]
     pub commands: Vec<String>,
@@ -35,6 +41,17 @@ pub struct Args {
     /// Print results only: no row counts, times or job notes on standard error
     #[arg(short = 'q', long)]
     pub quiet: bool,
+
+    /// Something else than the shell
+    #[command(subcommand)]
+    pub mode: Option<Mode>,
+}
+
+/// What the program can do beside being a shell.
+#[derive(Debug, Subcommand)]
+pub enum Mode {
+    /// Run a Doris sandbox until SIGINT or SIGTERM; prints one JSON line with its addresses when ready
+    Sandbox(SandboxArgs),
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use datafusion_doris::checkpoint::SourcePosition;
 use datafusion_doris::client::DorisConnection;
 use datafusion_doris::job::{JobState, SyncJob};
 use datafusion_doris::options::Secret;
+use doris_sandbox::Sandbox;
 
 use crate::error::{Result, ShellError};
 use crate::jobs::{Background, Progress, State};
@@ -51,6 +52,8 @@ pub struct Context {
     /// Opened by the first statement. Gone while a statement runs: when that is cancelled, the connection is in the
     /// middle of an answer and must not be used again.
     connection: Option<DorisConnection>,
+    /// Last, so that it stops after all that talks to it.
+    sandbox: Option<Sandbox>,
 }
 
 impl Context {
@@ -66,7 +69,19 @@ impl Context {
             fenodes: env::var(FENODES_VARIABLE).ok(),
             server,
             connection: None,
+            sandbox: None,
         }
+    }
+
+    /// Starts a sandbox in this process and chooses it as server.
+    pub(crate) async fn start_sandbox(&mut self) -> Result<()> {
+        let sandbox = Sandbox::builder().start().await.map_err(|error| ShellError::Sandbox(error.to_string()))?;
+        self.fenodes = Some(sandbox.fenodes());
+        let server = Server { jdbc_url: sandbox.jdbc_url(), user: "root".to_owned(), password: Secret::default() };
+        self.server = Some(server);
+        self.connection = None;
+        self.sandbox = Some(sandbox);
+        Ok(())
     }
 
     /// The DataFusion context.

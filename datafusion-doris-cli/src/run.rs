@@ -5,7 +5,7 @@ use std::path::Path;
 
 use tokio::io::AsyncReadExt;
 
-use crate::args::Args;
+use crate::args::{Args, Mode};
 use crate::complete::Names;
 use crate::context::Context;
 use crate::error::{Result, ShellError};
@@ -16,12 +16,42 @@ use crate::shell::{Flow, Shell};
 
 /// Runs the shell as `args` say and gives the exit code: 0, or that of the first error (see
 /// [`ShellError::exit_code`]). Errors have been reported on `output`.
-pub async fn run(args: Args, output: Output, interrupts: Interrupts) -> u8 {
-    let mut shell = Shell::new(Context::new(), output.clone(), interrupts, args.format, args.quiet);
+pub async fn run(args: Args, output: Output, mut interrupts: Interrupts) -> u8 {
+    if let Some(Mode::Sandbox(sandbox)) = &args.mode {
+        return match sandbox.run().await {
+            Ok(()) => 0,
+            Err(error) => {
+                report(&output, &ShellError::Sandbox(error.to_string())).await;
+                1
+            }
+        };
+    }
+    let context = match start_context(&args, &mut interrupts).await {
+        Ok(context) => context,
+        Err(error) => {
+            report(&output, &error).await;
+            return error.exit_code();
+        }
+    };
+    let mut shell = Shell::new(context, output.clone(), interrupts, args.format, args.quiet);
     let ran = run_inputs(&mut shell, &args).await;
     let ended = shell.end().await;
     let _ = output.flush().await;
     ran.and(ended).map_or_else(|error| error.exit_code(), |()| 0)
+}
+
+async fn report(output: &Output, error: &ShellError) {
+    // Nobody is left to tell when this fails too.
+    let _ = output.note(&format!("error: {error}")).await;
+    let _ = output.flush().await;
+}
+
+async fn start_context(args: &Args, interrupts: &mut Interrupts) -> Result<Context> {
+    let mut context = Context::new();
+    if args.sandbox {
+        interrupts.guard(context.start_sandbox()).await?;
+    }
+    Ok(context)
 }
 
 async fn run_inputs(shell: &mut Shell, args: &Args) -> Result<()> {

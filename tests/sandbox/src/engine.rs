@@ -232,8 +232,12 @@ pub enum StatementResult {
 impl fmt::Debug for StatementResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Rows { schema, origin, .. } => f.debug_struct("Rows").field("schema", schema).field("origin", origin).finish(),
-            Self::Done { affected, info } => f.debug_struct("Done").field("affected", affected).field("info", info).finish(),
+            Self::Rows { schema, origin, .. } => {
+                f.debug_struct("Rows").field("schema", schema).field("origin", origin).finish()
+            }
+            Self::Done { affected, info } => {
+                f.debug_struct("Done").field("affected", affected).field("info", info).finish()
+            }
         }
     }
 }

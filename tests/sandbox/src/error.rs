@@ -20,12 +20,7 @@ pub struct SqlError {
 impl SqlError {
     /// An error with a MySQL code, whose text Doris sends behind `errCode = 2, detailMessage = `.
     pub fn coded(code: u16, text: impl fmt::Display) -> Self {
-        Self {
-            code,
-            state: state_of(code),
-            message: format!("errCode = 2, detailMessage = {text}"),
-            name: None,
-        }
+        Self { code, state: state_of(code), message: format!("errCode = 2, detailMessage = {text}"), name: None }
     }
 
     /// An error whose text travels bare (access refusals, system variables).
@@ -122,10 +117,7 @@ pub enum LoadError {
 impl LoadError {
     /// A refusal of the FE: `ANALYSIS_ERROR` and the `TStatus` prefix.
     pub fn frontend(text: impl fmt::Display) -> Self {
-        Self::Refused {
-            code_name: "ANALYSIS_ERROR",
-            message: format!("TStatus: errCode = 2, detailMessage = {text}"),
-        }
+        Self::Refused { code_name: "ANALYSIS_ERROR", message: format!("TStatus: errCode = 2, detailMessage = {text}") }
     }
 
     /// A refusal of the BE with its own status code name.

@@ -96,9 +96,8 @@ impl ChangeRows {
         let mut columns: Vec<ArrayRef> = Vec::with_capacity(schema.fields().len());
         for field in schema.fields() {
             let name = field.name();
-            let metadata = |value: fn(&Emit) -> i64| {
-                Arc::new(Int64Array::from_iter_values(rows.iter().map(value))) as ArrayRef
-            };
+            let metadata =
+                |value: fn(&Emit) -> i64| Arc::new(Int64Array::from_iter_values(rows.iter().map(value))) as ArrayRef;
             let hidden = name.starts_with("__DORIS_");
             columns.push(if hidden && name.ends_with("_TSO__") {
                 metadata(|row| row.tso)
@@ -126,9 +125,8 @@ impl ChangeRows {
                 Some(at) => *at,
                 None => {
                     let image = if before { batch.before.as_ref().unwrap_or(&batch.after) } else { &batch.after };
-                    let column = image
-                        .column_by_name(name)
-                        .ok_or_else(|| SqlError::unknown_column(name, "change records"))?;
+                    let column =
+                        image.column_by_name(name).ok_or_else(|| SqlError::unknown_column(name, "change records"))?;
                     sources.push(column.as_ref());
                     positions.insert((row.batch, before), sources.len() - 1);
                     sources.len() - 1
@@ -171,12 +169,10 @@ fn min_delta(table: &Table, batches: &[Arc<ChangeBatch>], profile: Profile) -> R
     for (at, batch) in batches.iter().enumerate() {
         let columns: Vec<ArrayRef> = keys.iter().map(|i| Arc::clone(batch.after.column(*i))).collect();
         for (row, hash) in hash_keys(&columns)?.into_iter().enumerate() {
-            ends.entry(hash)
-                .and_modify(|(_, last)| *last = (at, row))
-                .or_insert_with(|| {
-                    order.push(hash);
-                    ((at, row), (at, row))
-                });
+            ends.entry(hash).and_modify(|(_, last)| *last = (at, row)).or_insert_with(|| {
+                order.push(hash);
+                ((at, row), (at, row))
+            });
         }
     }
     let mut rows = Vec::new();

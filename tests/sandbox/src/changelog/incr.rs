@@ -66,7 +66,9 @@ impl IncrSpec {
             Some("MIN_DELTA") => Some(IncrType::MinDelta),
             Some(_) => {
                 let kind = self.kind.as_deref().unwrap_or_default();
-                return Err(SqlError::detail(format!("Unsupported parameter in incr query: Unsupported increment type: {kind}")));
+                return Err(SqlError::detail(format!(
+                    "Unsupported parameter in incr query: Unsupported increment type: {kind}"
+                )));
             }
         };
         let kind = match (table.keys_type(), written) {
@@ -74,9 +76,14 @@ impl IncrSpec {
             (KeysType::Unique, kind) => kind.unwrap_or(IncrType::MinDelta),
         };
         if kind == IncrType::MinDelta && !changes.before_image {
-            let property =
-                if profile == Profile::V5_0Binlog { "binlog.need_historical_value" } else { "changelog.need_historical_value" };
-            return Err(SqlError::detail(format!("MIN_DELTA INCR query requires base table to enable {property}=true")));
+            let property = if profile == Profile::V5_0Binlog {
+                "binlog.need_historical_value"
+            } else {
+                "changelog.need_historical_value"
+            };
+            return Err(SqlError::detail(format!(
+                "MIN_DELTA INCR query requires base table to enable {property}=true"
+            )));
         }
         let start = self.start.as_deref().map(|text| timestamp_ms(text, zone)).transpose()?;
         let end = self.end.as_deref().map(|text| timestamp_ms(text, zone)).transpose()?;
@@ -109,8 +116,7 @@ fn timestamp_ms(text: &str, zone: &SessionZone) -> Result<i64, SqlError> {
             _ => b.is_ascii_digit(),
         });
     let micros = if exact { parse_datetime(text, 6, zone) } else { None };
-    let micros =
-        micros.ok_or_else(|| SqlError::detail(format!("Invalid TIMESTAMP format in incr clause: {text}")))?;
+    let micros = micros.ok_or_else(|| SqlError::detail(format!("Invalid TIMESTAMP format in incr clause: {text}")))?;
     Ok(zone.instant_of_wall(micros.div_euclid(1_000_000)) * 1000)
 }
 

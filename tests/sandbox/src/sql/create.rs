@@ -173,7 +173,11 @@ fn column_def(cursor: &mut Cursor<'_>) -> Result<ColumnDef, SqlError> {
             .any(|word| cursor.is_word(word))
         {
             return Err(SqlError::not_served("the aggregate model"));
-        } else if cursor.is_word("AUTO_INCREMENT") || cursor.is_word("GENERATED") || cursor.is_word("AS") || cursor.is_word("ON") {
+        } else if cursor.is_word("AUTO_INCREMENT")
+            || cursor.is_word("GENERATED")
+            || cursor.is_word("AS")
+            || cursor.is_word("ON")
+        {
             return Err(SqlError::not_served(format!("{} columns", cursor.ident()?.to_ascii_uppercase())));
         } else {
             break;
@@ -191,7 +195,9 @@ fn default_value(cursor: &mut Cursor<'_>, column: &Column) -> Result<DefaultValu
             cursor.skip_group()?;
         }
         if !matches!(column.ty, DorisType::DateTime(_)) {
-            return Err(SqlError::detail("Types other than DATETIME and DATETIMEV2 cannot use current_timestamp as the default value"));
+            return Err(SqlError::detail(
+                "Types other than DATETIME and DATETIMEV2 cannot use current_timestamp as the default value",
+            ));
         }
         return Ok(DefaultValue::CurrentTimestamp);
     }
@@ -253,16 +259,15 @@ fn distribution(cursor: &mut Cursor<'_>) -> Result<Option<Distribution>, SqlErro
         return Err(SqlError::detail("Buckets number of distribution should be greater than zero."));
     }
     if buckets > MAX_BUCKETS {
-        return Err(SqlError::detail(format!("Number of hash buckets should be less than max_bucket_num_per_partition {MAX_BUCKETS}")));
+        return Err(SqlError::detail(format!(
+            "Number of hash buckets should be less than max_bucket_num_per_partition {MAX_BUCKETS}"
+        )));
     }
     Ok(Some((columns, buckets as usize, false)))
 }
 
 /// Marks the key columns; without a clause the table is DUPLICATE with the first one to three sortable columns as key.
-fn apply_keys(
-    defs: &mut [ColumnDef],
-    clause: Option<(KeysType, Vec<String>)>,
-) -> Result<(KeysType, usize), SqlError> {
+fn apply_keys(defs: &mut [ColumnDef], clause: Option<(KeysType, Vec<String>)>) -> Result<(KeysType, usize), SqlError> {
     let (keys_type, names) = match clause {
         Some(clause) => clause,
         None => {
@@ -331,7 +336,10 @@ fn check_columns(columns: &[Column]) -> Result<(), SqlError> {
             ));
         }
         if !column.nullable && column.default == DefaultValue::Null {
-            return Err(SqlError::detail(format!("Can not set null default value to non nullable column: {}", column.name)));
+            return Err(SqlError::detail(format!(
+                "Can not set null default value to non nullable column: {}",
+                column.name
+            )));
         }
     }
     Ok(())
@@ -348,8 +356,13 @@ fn check_distribution(columns: &[Column], keys_type: KeysType, hash: &[String]) 
         if keys_type == KeysType::Unique && !column.key {
             return Err(SqlError::detail(format!("Distribution column[{name}] is not key column")));
         }
-        if matches!(column.ty, DorisType::Float | DorisType::Double | DorisType::Json | DorisType::Variant) || column.ty.is_nested() {
-            return Err(SqlError::detail(format!("{} type should not be used in distribution column[{name}].", column.ty.primitive_name())));
+        if matches!(column.ty, DorisType::Float | DorisType::Double | DorisType::Json | DorisType::Variant)
+            || column.ty.is_nested()
+        {
+            return Err(SqlError::detail(format!(
+                "{} type should not be used in distribution column[{name}].",
+                column.ty.primitive_name()
+            )));
         }
     }
     Ok(())

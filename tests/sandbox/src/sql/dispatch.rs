@@ -38,9 +38,9 @@ async fn run_bare(session: &mut Session, text: &str, statement: &Statement) -> R
         "UNSET" => ddl::unset(session, &mut cursor),
         "USE" => ddl::use_database(session, &mut cursor),
         "SWITCH" => ddl::switch(session, &mut cursor),
-        "EXPLAIN" | "ALTER" | "REFRESH" | "RECOVER" | "ADMIN" | "GRANT" | "REVOKE" | "BEGIN" | "COMMIT" | "ROLLBACK" | "KILL"
-        | "EXPORT" | "LOAD" | "ANALYZE" | "CALL" | "BACKUP" | "RESTORE" | "CANCEL" | "SYNC" | "START" | "LOCK" | "UNLOCK"
-        | "REPLACE" | "VALUES" | "HELP" | "PREPARE" | "EXECUTE" | "INSTALL" | "WARM" => {
+        "EXPLAIN" | "ALTER" | "REFRESH" | "RECOVER" | "ADMIN" | "GRANT" | "REVOKE" | "BEGIN" | "COMMIT"
+        | "ROLLBACK" | "KILL" | "EXPORT" | "LOAD" | "ANALYZE" | "CALL" | "BACKUP" | "RESTORE" | "CANCEL" | "SYNC"
+        | "START" | "LOCK" | "UNLOCK" | "REPLACE" | "VALUES" | "HELP" | "PREPARE" | "EXECUTE" | "INSTALL" | "WARM" => {
             Err(SqlError::not_served(format!("{} statements", first.to_ascii_uppercase())))
         }
         _ => {
@@ -73,9 +73,8 @@ fn apply_hints(session: &mut Session, statement: &Statement) -> Result<bool, Sql
             .and_then(|r| r.strip_suffix(')'))
             .ok_or_else(|| SqlError::coded(5006, format!("Unknown plan hint '{body}'")))?;
         for pair in inner.split(',') {
-            let (name, value) = pair
-                .split_once('=')
-                .ok_or_else(|| SqlError::coded(5006, format!("Unknown plan hint '{body}'")))?;
+            let (name, value) =
+                pair.split_once('=').ok_or_else(|| SqlError::coded(5006, format!("Unknown plan hint '{body}'")))?;
             let value = value.trim().trim_matches(|c| matches!(c, '\'' | '"'));
             session.variables.set(name.trim(), Some(value))?;
             any = true;

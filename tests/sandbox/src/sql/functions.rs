@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, OnceLock};
 
-use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::execution::SessionStateDefaults;
+use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::planner::ExprPlanner;
 use datafusion::prelude::SessionConfig;
 
@@ -103,7 +103,8 @@ pub(super) fn direct(name: &str) -> Option<&'static str> {
 }
 
 /// DataFusion functions that rewrites call beside the direct ones.
-const INTERNAL: &[&str] = &["strpos", "date_trunc", "date_part", "regexp_like", "string_agg", "make_array", "named_struct", "get_field"];
+const INTERNAL: &[&str] =
+    &["strpos", "date_trunc", "date_part", "regexp_like", "string_agg", "make_array", "named_struct", "get_field"];
 
 fn wanted(name: &str) -> bool {
     DIRECT.iter().any(|(_, known)| *known == name) || INTERNAL.contains(&name)
@@ -178,7 +179,18 @@ pub(super) fn state(database: &str, zone: &SessionZone) -> SessionState {
 }
 
 const MONTHS: [&str; 12] = [
-    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December",
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
 ];
 const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 

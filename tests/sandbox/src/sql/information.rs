@@ -31,8 +31,18 @@ type Rows = Vec<Vec<Cell>>;
 /// Names of the served tables.
 pub(super) fn names(session: &Session) -> Vec<&'static str> {
     let mut names = vec![
-        "columns", "global_variables", "key_column_usage", "partitions", "referential_constraints", "routines",
-        "schemata", "session_variables", "statistics", "table_constraints", "tables", "views",
+        "columns",
+        "global_variables",
+        "key_column_usage",
+        "partitions",
+        "referential_constraints",
+        "routines",
+        "schemata",
+        "session_variables",
+        "statistics",
+        "table_constraints",
+        "tables",
+        "views",
     ];
     if session.engine.profile().has_changes() {
         names.push("tso_status");
@@ -63,41 +73,128 @@ pub(super) fn table(session: &Session, name: &str) -> Result<RecordBatch, SqlErr
 
 /// Column names; a `#` marks a BIGINT.
 const TABLES: &[&str] = &[
-    "TABLE_CATALOG", "TABLE_SCHEMA", "TABLE_NAME", "TABLE_TYPE", "ENGINE", "#VERSION", "ROW_FORMAT", "#TABLE_ROWS",
-    "#AVG_ROW_LENGTH", "#DATA_LENGTH", "#MAX_DATA_LENGTH", "#INDEX_LENGTH", "#DATA_FREE", "#AUTO_INCREMENT", "CREATE_TIME",
-    "UPDATE_TIME", "CHECK_TIME", "TABLE_COLLATION", "#CHECKSUM", "CREATE_OPTIONS", "TABLE_COMMENT",
+    "TABLE_CATALOG",
+    "TABLE_SCHEMA",
+    "TABLE_NAME",
+    "TABLE_TYPE",
+    "ENGINE",
+    "#VERSION",
+    "ROW_FORMAT",
+    "#TABLE_ROWS",
+    "#AVG_ROW_LENGTH",
+    "#DATA_LENGTH",
+    "#MAX_DATA_LENGTH",
+    "#INDEX_LENGTH",
+    "#DATA_FREE",
+    "#AUTO_INCREMENT",
+    "CREATE_TIME",
+    "UPDATE_TIME",
+    "CHECK_TIME",
+    "TABLE_COLLATION",
+    "#CHECKSUM",
+    "CREATE_OPTIONS",
+    "TABLE_COMMENT",
 ];
 const COLUMNS: &[&str] = &[
-    "TABLE_CATALOG", "TABLE_SCHEMA", "TABLE_NAME", "COLUMN_NAME", "#ORDINAL_POSITION", "COLUMN_DEFAULT", "IS_NULLABLE",
-    "DATA_TYPE", "#CHARACTER_MAXIMUM_LENGTH", "#CHARACTER_OCTET_LENGTH", "#NUMERIC_PRECISION", "#NUMERIC_SCALE",
-    "#DATETIME_PRECISION", "CHARACTER_SET_NAME", "COLLATION_NAME", "COLUMN_TYPE", "COLUMN_KEY", "EXTRA", "PRIVILEGES",
-    "COLUMN_COMMENT", "#COLUMN_SIZE", "#DECIMAL_DIGITS", "GENERATION_EXPRESSION", "#SRS_ID",
+    "TABLE_CATALOG",
+    "TABLE_SCHEMA",
+    "TABLE_NAME",
+    "COLUMN_NAME",
+    "#ORDINAL_POSITION",
+    "COLUMN_DEFAULT",
+    "IS_NULLABLE",
+    "DATA_TYPE",
+    "#CHARACTER_MAXIMUM_LENGTH",
+    "#CHARACTER_OCTET_LENGTH",
+    "#NUMERIC_PRECISION",
+    "#NUMERIC_SCALE",
+    "#DATETIME_PRECISION",
+    "CHARACTER_SET_NAME",
+    "COLLATION_NAME",
+    "COLUMN_TYPE",
+    "COLUMN_KEY",
+    "EXTRA",
+    "PRIVILEGES",
+    "COLUMN_COMMENT",
+    "#COLUMN_SIZE",
+    "#DECIMAL_DIGITS",
+    "GENERATION_EXPRESSION",
+    "#SRS_ID",
 ];
 const SCHEMATA: &[&str] = &[
-    "CATALOG_NAME", "SCHEMA_NAME", "DEFAULT_CHARACTER_SET_NAME", "DEFAULT_COLLATION_NAME", "SQL_PATH", "DEFAULT_ENCRYPTION",
+    "CATALOG_NAME",
+    "SCHEMA_NAME",
+    "DEFAULT_CHARACTER_SET_NAME",
+    "DEFAULT_COLLATION_NAME",
+    "SQL_PATH",
+    "DEFAULT_ENCRYPTION",
 ];
 const PARTITIONS: &[&str] = &[
-    "TABLE_CATALOG", "TABLE_SCHEMA", "TABLE_NAME", "PARTITION_NAME", "SUBPARTITION_NAME", "#PARTITION_ORDINAL_POSITION",
-    "#SUBPARTITION_ORDINAL_POSITION", "PARTITION_METHOD", "SUBPARTITION_METHOD", "PARTITION_EXPRESSION",
-    "SUBPARTITION_EXPRESSION", "PARTITION_DESCRIPTION", "#TABLE_ROWS", "#AVG_ROW_LENGTH", "#DATA_LENGTH",
+    "TABLE_CATALOG",
+    "TABLE_SCHEMA",
+    "TABLE_NAME",
+    "PARTITION_NAME",
+    "SUBPARTITION_NAME",
+    "#PARTITION_ORDINAL_POSITION",
+    "#SUBPARTITION_ORDINAL_POSITION",
+    "PARTITION_METHOD",
+    "SUBPARTITION_METHOD",
+    "PARTITION_EXPRESSION",
+    "SUBPARTITION_EXPRESSION",
+    "PARTITION_DESCRIPTION",
+    "#TABLE_ROWS",
+    "#AVG_ROW_LENGTH",
+    "#DATA_LENGTH",
 ];
 const VARIABLES: &[&str] = &["VARIABLE_NAME", "VARIABLE_VALUE", "DEFAULT_VALUE", "CHANGED"];
 const TSO_STATUS: &[&str] = &[
-    "#WINDOW_END_PHYSICAL_TIME", "#CURRENT_TSO", "#CURRENT_TSO_PHYSICAL_TIME", "#CURRENT_TSO_LOGICAL_COUNTER",
-    "#COMMITTED_TSO", "#COMMITTED_TSO_PHYSICAL_TIME",
+    "#WINDOW_END_PHYSICAL_TIME",
+    "#CURRENT_TSO",
+    "#CURRENT_TSO_PHYSICAL_TIME",
+    "#CURRENT_TSO_LOGICAL_COUNTER",
+    "#COMMITTED_TSO",
+    "#COMMITTED_TSO_PHYSICAL_TIME",
 ];
 const VIEWS: &[&str] = &[
-    "TABLE_CATALOG", "TABLE_SCHEMA", "TABLE_NAME", "VIEW_DEFINITION", "CHECK_OPTION", "IS_UPDATABLE", "DEFINER",
-    "SECURITY_TYPE", "CHARACTER_SET_CLIENT", "COLLATION_CONNECTION",
+    "TABLE_CATALOG",
+    "TABLE_SCHEMA",
+    "TABLE_NAME",
+    "VIEW_DEFINITION",
+    "CHECK_OPTION",
+    "IS_UPDATABLE",
+    "DEFINER",
+    "SECURITY_TYPE",
+    "CHARACTER_SET_CLIENT",
+    "COLLATION_CONNECTION",
 ];
 const STATISTICS: &[&str] = &[
-    "TABLE_CATALOG", "TABLE_SCHEMA", "TABLE_NAME", "#NON_UNIQUE", "INDEX_SCHEMA", "INDEX_NAME", "#SEQ_IN_INDEX",
-    "COLUMN_NAME", "COLLATION", "#CARDINALITY", "#SUB_PART", "PACKED", "NULLABLE", "INDEX_TYPE", "COMMENT", "INDEX_COMMENT",
+    "TABLE_CATALOG",
+    "TABLE_SCHEMA",
+    "TABLE_NAME",
+    "#NON_UNIQUE",
+    "INDEX_SCHEMA",
+    "INDEX_NAME",
+    "#SEQ_IN_INDEX",
+    "COLUMN_NAME",
+    "COLLATION",
+    "#CARDINALITY",
+    "#SUB_PART",
+    "PACKED",
+    "NULLABLE",
+    "INDEX_TYPE",
+    "COMMENT",
+    "INDEX_COMMENT",
 ];
 const ROUTINES: &[&str] = &["SPECIFIC_NAME", "ROUTINE_CATALOG", "ROUTINE_SCHEMA", "ROUTINE_NAME", "ROUTINE_TYPE"];
 const CONSTRAINTS: &[&str] = &[
-    "CONSTRAINT_CATALOG", "CONSTRAINT_SCHEMA", "CONSTRAINT_NAME", "TABLE_CATALOG", "TABLE_SCHEMA", "TABLE_NAME",
-    "COLUMN_NAME", "CONSTRAINT_TYPE",
+    "CONSTRAINT_CATALOG",
+    "CONSTRAINT_SCHEMA",
+    "CONSTRAINT_NAME",
+    "TABLE_CATALOG",
+    "TABLE_SCHEMA",
+    "TABLE_NAME",
+    "COLUMN_NAME",
+    "CONSTRAINT_TYPE",
 ];
 
 fn batch(names: &[&str], rows: Rows) -> Result<RecordBatch, SqlError> {
@@ -166,7 +263,8 @@ fn tables(session: &Session) -> Result<Rows, SqlError> {
         ]);
     }
     for name in names(session) {
-        let mut row = vec![text("internal"), text("information_schema"), text(name), text("SYSTEM VIEW"), text("MEMORY")];
+        let mut row =
+            vec![text("internal"), text("information_schema"), text(name), text("SYSTEM VIEW"), text("MEMORY")];
         row.resize_with(20, || Cell::Null);
         row.push(text(""));
         rows.push(row);

@@ -58,13 +58,17 @@ pub(super) async fn run(session: &mut Session, cursor: &mut Cursor<'_>) -> Resul
         cursor.at += 1;
         Source::Values(read_values(session, cursor, &targets)?)
     } else {
-        let prepared = query::prepare(session, &cursor.tokens[cursor.at..], cursor.text, &QueryOptions::default()).await?;
+        let prepared =
+            query::prepare(session, &cursor.tokens[cursor.at..], cursor.text, &QueryOptions::default()).await?;
         let width = prepared.schema().fields().len();
         if width != targets.len() {
-            return Err(SqlError::coded(5010, format!(
-                "insert into cols should be corresponding to the query output: target {} columns, query {width}",
-                targets.len()
-            )));
+            return Err(SqlError::coded(
+                5010,
+                format!(
+                    "insert into cols should be corresponding to the query output: target {} columns, query {width}",
+                    targets.len()
+                ),
+            ));
         }
         Source::Query(Box::new(prepared))
     };
@@ -80,7 +84,9 @@ pub(super) async fn run(session: &mut Session, cursor: &mut Cursor<'_>) -> Resul
         source: "INSERT",
     })?;
     let written = match source {
-        Source::Values(batches) => batches.into_iter().try_for_each(|batch| engine.write_load(&txn, batch)).map_err(SqlError::from),
+        Source::Values(batches) => {
+            batches.into_iter().try_for_each(|batch| engine.write_load(&txn, batch)).map_err(SqlError::from)
+        }
         Source::Query(prepared) => copy_rows(session, &engine, &txn, *prepared, &targets).await,
     };
     if let Err(error) = written {
@@ -100,7 +106,9 @@ enum Source {
 fn label_name(cursor: &mut Cursor<'_>) -> Result<String, SqlError> {
     let start = cursor.offset();
     cursor.ident()?;
-    while matches!(cursor.peek(), Some(Token::Minus | Token::Colon)) && cursor.tokens[cursor.at].start == cursor.tokens[cursor.at - 1].end {
+    while matches!(cursor.peek(), Some(Token::Minus | Token::Colon))
+        && cursor.tokens[cursor.at].start == cursor.tokens[cursor.at - 1].end
+    {
         cursor.at += 2;
     }
     Ok(cursor.text_since(start).trim_matches('`').to_owned())
@@ -186,7 +194,10 @@ fn read_values(session: &Session, cursor: &mut Cursor<'_>, targets: &[Target]) -
                 let text = &cursor.text[cursor.tokens[start].start..cursor.tokens[cursor.at - 1].end];
                 let shown: String = text.chars().take(64).collect();
                 if strict || !target.nullable {
-                    return Err(filtered(&format!("value {shown} is not valid for column {} {}", target.name, target.ty)));
+                    return Err(filtered(&format!(
+                        "value {shown} is not valid for column {} {}",
+                        target.name, target.ty
+                    )));
                 }
                 builder.append_null();
             }
@@ -213,7 +224,10 @@ fn read_values(session: &Session, cursor: &mut Cursor<'_>, targets: &[Target]) -
 }
 
 fn column_count(given: usize, wanted: usize) -> SqlError {
-    SqlError::coded(5010, format!("Column count doesn't match value count: target {wanted} columns, value list {given}"))
+    SqlError::coded(
+        5010,
+        format!("Column count doesn't match value count: target {wanted} columns, value list {given}"),
+    )
 }
 
 fn append_default(builder: &mut ColumnBuilder, target: &Target, session: &Session) -> Result<bool, SqlError> {
@@ -232,7 +246,11 @@ fn append_default(builder: &mut ColumnBuilder, target: &Target, session: &Sessio
 }
 
 /// Evaluates one constant expression of VALUES and appends it.
-fn append_expression(session: &Session, cursor: &mut Cursor<'_>, builder: &mut ColumnBuilder) -> Result<bool, SqlError> {
+fn append_expression(
+    session: &Session,
+    cursor: &mut Cursor<'_>,
+    builder: &mut ColumnBuilder,
+) -> Result<bool, SqlError> {
     let start = cursor.at;
     let mut depth = 0_i32;
     while let Some(token) = cursor.peek() {
@@ -308,11 +326,7 @@ pub(super) fn report(session: &mut Session, outcome: LoadOutcome, db: &str, tabl
         status: outcome.state.name(),
         rows: outcome.rows,
     });
-    let info = format!(
-        "{{'label':'{}', 'status':'{}', 'txnId':'{}'}}",
-        outcome.label,
-        outcome.state.name(),
-        outcome.txn_id
-    );
+    let info =
+        format!("{{'label':'{}', 'status':'{}', 'txnId':'{}'}}", outcome.label, outcome.state.name(), outcome.txn_id);
     StatementResult::Done { affected: outcome.rows, info }
 }

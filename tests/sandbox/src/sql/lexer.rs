@@ -133,9 +133,7 @@ impl Lexer<'_> {
             }
         }
         let body = &self.text[start..self.at];
-        if body.bytes().all(|b| b.is_ascii_digit())
-            && (self.peek(0).is_ascii_alphabetic() || self.peek(0) == b'_')
-        {
+        if body.bytes().all(|b| b.is_ascii_digit()) && (self.peek(0).is_ascii_alphabetic() || self.peek(0) == b'_') {
             // A name may start with a digit.
             while self.peek(0).is_ascii_alphanumeric() || self.peek(0) == b'_' {
                 self.at += 1;

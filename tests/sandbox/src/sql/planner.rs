@@ -201,7 +201,11 @@ impl ExprPlanner for DorisOperators {
                 let op = if matches!(expr.op, BinaryOperator::And) { Operator::And } else { Operator::Or };
                 let truth = |e: Expr| -> Result<Expr> {
                     let t = e.get_type(schema)?;
-                    Ok(if matches!(t, DataType::Boolean | DataType::Null) { e } else { self.cast_to(e, &DorisType::Boolean) })
+                    Ok(if matches!(t, DataType::Boolean | DataType::Null) {
+                        e
+                    } else {
+                        self.cast_to(e, &DorisType::Boolean)
+                    })
                 };
                 let planned = binary(truth(expr.left)?, op, truth(expr.right)?);
                 Ok(PlannerResult::Planned(planned))

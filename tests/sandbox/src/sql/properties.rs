@@ -185,7 +185,10 @@ fn changes(
         return Err(SqlError::detail("Duplicate table model don't support record historical value"));
     }
     if let Some(column) = columns.iter().find(|c| c.ty == DorisType::Variant) {
-        return Err(SqlError::detail(format!("VARIANT column {} is not supported on a table with {feature}", column.name)));
+        return Err(SqlError::detail(format!(
+            "VARIANT column {} is not supported on a table with {feature}",
+            column.name
+        )));
     }
     Ok(Some(ChangeConfig { before_image }))
 }

@@ -29,11 +29,7 @@ const SMALL_ROWS: usize = 1024;
 #[derive(Debug, Clone)]
 pub(super) enum Source {
     /// Tablets at one version.
-    Tablets {
-        version: u64,
-        tablets: Vec<TabletSnapshot>,
-        show_deleted: bool,
-    },
+    Tablets { version: u64, tablets: Vec<TabletSnapshot>, show_deleted: bool },
     /// A window of changes.
     Changes(Arc<ChangeRows>),
     /// Rows made for the statement.

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use arrow::array::ArrayRef;
 use arrow::datatypes::SchemaRef;
-use datafusion::catalog::{CatalogProvider, MemoryCatalogProvider, MemorySchemaProvider, SchemaProvider, TableProvider};
+use datafusion::catalog::{
+    CatalogProvider, MemoryCatalogProvider, MemorySchemaProvider, SchemaProvider, TableProvider,
+};
 use datafusion::common::{DFSchema, DataFusionError, SchemaError};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::session_state::SessionState;
@@ -189,9 +191,8 @@ pub(super) fn constant(session: &Session, tokens: &[Tok], _text: &str) -> Result
     }
     let state = functions::state("__no_database__", &session.variables.zone());
     let schema = DFSchema::empty();
-    let logical = state
-        .create_logical_expr_from_sql_expr(ExprWithAlias { expr, alias: None }, &schema)
-        .map_err(engine_error)?;
+    let logical =
+        state.create_logical_expr_from_sql_expr(ExprWithAlias { expr, alias: None }, &schema).map_err(engine_error)?;
     let physical = state.create_physical_expr(logical, &schema).map_err(engine_error)?;
     let one_row = arrow::array::RecordBatch::try_new_with_options(
         Arc::clone(schema.inner()),
@@ -370,13 +371,17 @@ pub(crate) async fn plan_tablets(
     let mut session = engine.open_session(&engine.config().user, "127.0.0.1", crate::engine::Protocol::Http);
     session.use_database(db)?;
     let statements = super::split(sql, true)?;
-    let [statement] = statements.as_slice() else { return Err(SqlError::detail("Select statement must have only one statement")) };
+    let [statement] = statements.as_slice() else {
+        return Err(SqlError::detail("Select statement must have only one statement"));
+    };
     let rewritten = relations::rewrite(&session, &statement.tokens)?;
     let query = parse(rewritten.tokens)?;
     let ast::SetExpr::Select(select) = query.body.as_ref() else {
         return Err(SqlError::detail("Select statement must not embed another statement"));
     };
-    let [from] = select.from.as_slice() else { return Err(SqlError::detail("Select statement must have only one table")) };
+    let [from] = select.from.as_slice() else {
+        return Err(SqlError::detail("Select statement must have only one table"));
+    };
     if !from.joins.is_empty() {
         return Err(SqlError::detail("Select statement must have only one table"));
     }
@@ -388,7 +393,9 @@ pub(crate) async fn plan_tablets(
     let parts = scan.as_ref().map_or_else(|| shown.split('.').map(str::to_owned).collect(), |s| s.parts.clone());
     let (read_db, read_table) = ddl::resolve(&session, parts)?;
     if read_db != db || read_table != table {
-        return Err(SqlError::detail(format!("requested database and table must consistent with sql: request [ {db}.{table}] and sql [{read_db}.{read_table}]")));
+        return Err(SqlError::detail(format!(
+            "requested database and table must consistent with sql: request [ {db}.{table}] and sql [{read_db}.{read_table}]"
+        )));
     }
     // Names and functions must resolve too.
     let prepared = prepare(&session, &statement.tokens, sql, &QueryOptions::default()).await?;
@@ -409,7 +416,10 @@ pub(crate) async fn plan_tablets(
         }
     };
     if !plain {
-        return Err(SqlError::detail(format!("only support single table filter-prune-scan, but found [ {} ]", found.join(" "))));
+        return Err(SqlError::detail(format!(
+            "only support single table filter-prune-scan, but found [ {} ]",
+            found.join(" ")
+        )));
     }
     let ids = scan.and_then(|s| s.tablets);
     let tablets = engine.tablets(db, table)?;

@@ -95,7 +95,9 @@ impl<'a> Reader<'a> {
 
     fn starts_alias(&self) -> bool {
         match self.peek(0) {
-            Some(Token::Word(word)) => word.quote_style.is_some() || matches!(word.keyword, Keyword::NoKeyword | Keyword::AS),
+            Some(Token::Word(word)) => {
+                word.quote_style.is_some() || matches!(word.keyword, Keyword::NoKeyword | Keyword::AS)
+            }
             _ => false,
         }
     }
@@ -132,7 +134,10 @@ fn ends_with_name(tokens: &[Token]) -> bool {
 }
 
 fn is_clause(keyword: Keyword) -> bool {
-    matches!(keyword, Keyword::OVER | Keyword::FROM | Keyword::JOIN | Keyword::SELECT | Keyword::WHERE | Keyword::BY | Keyword::AS)
+    matches!(
+        keyword,
+        Keyword::OVER | Keyword::FROM | Keyword::JOIN | Keyword::SELECT | Keyword::WHERE | Keyword::BY | Keyword::AS
+    )
 }
 
 /// Takes `[[catalog.]db.]table` off the end.
@@ -218,7 +223,9 @@ fn incr(reader: &mut Reader<'_>) -> Result<IncrSpec, SqlError> {
 fn variable(session: &Session, reader: &mut Reader<'_>, out: &mut Rewritten, depth: i32) -> Result<(), SqlError> {
     let mut label = "@@".to_owned();
     reader.at += 2;
-    if matches!(reader.word(0).as_deref(), Some("SESSION" | "GLOBAL" | "LOCAL")) && reader.peek(1) == Some(&Token::Period) {
+    if matches!(reader.word(0).as_deref(), Some("SESSION" | "GLOBAL" | "LOCAL"))
+        && reader.peek(1) == Some(&Token::Period)
+    {
         label.push_str(&reader.word(0).unwrap_or_default().to_lowercase());
         label.push('.');
         reader.at += 2;

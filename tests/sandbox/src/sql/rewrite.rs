@@ -5,8 +5,9 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, CaseWhen, DataType as SqlType, ExceptSelectItem, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArgumentList, FunctionArguments, Ident, ObjectName, Query, Select, SelectItem, SelectItemQualifiedWildcardKind,
-    SetExpr, TableFactor, UnaryOperator, Value, VisitMut, VisitorMut, WildcardAdditionalOptions,
+    FunctionArgumentList, FunctionArguments, Ident, ObjectName, Query, Select, SelectItem,
+    SelectItemQualifiedWildcardKind, SetExpr, TableFactor, UnaryOperator, Value, VisitMut, VisitorMut,
+    WildcardAdditionalOptions,
 };
 
 use super::functions::direct;
@@ -147,9 +148,12 @@ impl Rewriter<'_> {
         Ok(Some(match name.as_str() {
             "now" | "current_timestamp" | "localtime" | "localtimestamp" => {
                 let digits = match args.first() {
-                    Some(e) => e.to_string().parse::<u8>().ok().filter(|d| *d <= 6).ok_or_else(|| {
-                        SqlError::detail(format!("{name} takes a precision of 0 to 6"))
-                    })?,
+                    Some(e) => e
+                        .to_string()
+                        .parse::<u8>()
+                        .ok()
+                        .filter(|d| *d <= 6)
+                        .ok_or_else(|| SqlError::detail(format!("{name} takes a precision of 0 to 6")))?,
                     None => 0,
                 };
                 let end = if digits == 0 { 19 } else { 20 + usize::from(digits) };
@@ -225,7 +229,8 @@ impl Rewriter<'_> {
             }
             "group_concat" => {
                 let separator = if args.len() > 1 { args.swap_remove(1) } else { text(", ") };
-                let value = args.into_iter().next().ok_or_else(|| SqlError::detail("group_concat needs an argument"))?;
+                let value =
+                    args.into_iter().next().ok_or_else(|| SqlError::detail("group_concat needs an argument"))?;
                 set_args(function, vec![cast(value, "STRING"), separator]);
                 function.name = ObjectName::from(vec![Ident::new("string_agg")]);
                 return Ok(None);

@@ -149,9 +149,8 @@ pub(super) fn run(session: &mut Session, cursor: &mut Cursor<'_>) -> Result<Stat
             &["Charset", "Description", "Default collation", "Maxlen"],
             vec![vec![cell("utf8mb4"), cell("UTF-8 Unicode"), cell("utf8mb4_0900_bin"), cell(4)]],
         ),
-        "PROCESSLIST" | "GRANTS" | "LOAD" | "PROC" | "STREAM" | "ROUTINE" | "STATUS" | "FUNCTIONS" | "VIEW" | "ALTER" => {
-            Err(SqlError::not_served(format!("SHOW {word}")))
-        }
+        "PROCESSLIST" | "GRANTS" | "LOAD" | "PROC" | "STREAM" | "ROUTINE" | "STATUS" | "FUNCTIONS" | "VIEW"
+        | "ALTER" => Err(SqlError::not_served(format!("SHOW {word}"))),
         _ => Err(SqlError::not_served(format!("SHOW {word}"))),
     }
 }
@@ -178,8 +177,24 @@ fn frontends(session: &Session) -> Result<StatementResult, SqlError> {
     let started = time_text(session, engine.started_ms);
     let now = time_text(session, engine.config().clock.now_ms());
     let names = [
-        "Name", "Host", "EditLogPort", "HttpPort", "QueryPort", "RpcPort", "ArrowFlightSqlPort", "Role", "IsMaster",
-        "ClusterId", "Join", "Alive", "ReplayedJournalId", "LastStartTime", "LastHeartbeat", "IsHelper", "ErrMsg", "Version",
+        "Name",
+        "Host",
+        "EditLogPort",
+        "HttpPort",
+        "QueryPort",
+        "RpcPort",
+        "ArrowFlightSqlPort",
+        "Role",
+        "IsMaster",
+        "ClusterId",
+        "Join",
+        "Alive",
+        "ReplayedJournalId",
+        "LastStartTime",
+        "LastHeartbeat",
+        "IsHelper",
+        "ErrMsg",
+        "Version",
         "CurrentConnected",
     ];
     let nodes = engine.topology().frontends;
@@ -220,10 +235,34 @@ fn backends(session: &Session) -> Result<StatementResult, SqlError> {
     let started = time_text(session, engine.started_ms);
     let now = time_text(session, engine.config().clock.now_ms());
     let names = [
-        "BackendId", "Host", "HeartbeatPort", "BePort", "HttpPort", "BrpcPort", "ArrowFlightSqlPort", "LastStartTime",
-        "LastHeartbeat", "Alive", "SystemDecommissioned", "TabletNum", "DataUsedCapacity", "TrashUsedCapacity",
-        "AvailCapacity", "TotalCapacity", "UsedPct", "MaxDiskUsedPct", "RemoteUsedCapacity", "Tag", "ErrMsg", "Version",
-        "Status", "HeartbeatFailureCounter", "CpuCores", "Memory", "RunningTasks", "NodeRole",
+        "BackendId",
+        "Host",
+        "HeartbeatPort",
+        "BePort",
+        "HttpPort",
+        "BrpcPort",
+        "ArrowFlightSqlPort",
+        "LastStartTime",
+        "LastHeartbeat",
+        "Alive",
+        "SystemDecommissioned",
+        "TabletNum",
+        "DataUsedCapacity",
+        "TrashUsedCapacity",
+        "AvailCapacity",
+        "TotalCapacity",
+        "UsedPct",
+        "MaxDiskUsedPct",
+        "RemoteUsedCapacity",
+        "Tag",
+        "ErrMsg",
+        "Version",
+        "Status",
+        "HeartbeatFailureCounter",
+        "CpuCores",
+        "Memory",
+        "RunningTasks",
+        "NodeRole",
     ];
     let nodes = engine.topology().backends;
     let rows = nodes.iter().enumerate().map(|(i, node)| {
@@ -293,7 +332,11 @@ fn transaction(session: &Session, cursor: &mut Cursor<'_>) -> Result<StatementRe
             )
         }
         "status" => None,
-        _ => return Err(SqlError::detail("Where clause should looks like one of them: id = 123 or label = 'label' or status = 'prepare/precommitted/committed/visible/aborted'")),
+        _ => {
+            return Err(SqlError::detail(
+                "Where clause should looks like one of them: id = 123 or label = 'label' or status = 'prepare/precommitted/committed/visible/aborted'",
+            ));
+        }
     };
     let views = match found {
         Some(view) => vec![view],
@@ -304,9 +347,23 @@ fn transaction(session: &Session, cursor: &mut Cursor<'_>) -> Result<StatementRe
     };
     cursor.expect_end()?;
     let names = [
-        "TransactionId", "Label", "Coordinator", "TransactionStatus", "LoadJobSourceType", "PrepareTime", "PreCommitTime",
-        "CommitTime", "PublishTime", "FinishTime", "Reason", "ErrorReplicasCount", "ListenerId", "TimeoutMs", "ErrMsg",
-        "TableName", "LoadedRows",
+        "TransactionId",
+        "Label",
+        "Coordinator",
+        "TransactionStatus",
+        "LoadJobSourceType",
+        "PrepareTime",
+        "PreCommitTime",
+        "CommitTime",
+        "PublishTime",
+        "FinishTime",
+        "Reason",
+        "ErrorReplicasCount",
+        "ListenerId",
+        "TimeoutMs",
+        "ErrMsg",
+        "TableName",
+        "LoadedRows",
     ];
     let time = |ms: Option<i64>| ms.map(|ms| time_text(session, ms));
     let rows = views.into_iter().map(|view| {

@@ -162,7 +162,8 @@ pub(super) fn create_text(table: &Table) -> String {
         .columns
         .iter()
         .map(|c| {
-            let mut line = format!("  {} {} {}", quote(&c.name), type_text(&c.ty), if c.nullable { "NULL" } else { "NOT NULL" });
+            let mut line =
+                format!("  {} {} {}", quote(&c.name), type_text(&c.ty), if c.nullable { "NULL" } else { "NOT NULL" });
             match &c.default {
                 DefaultValue::Text(text) => line.push_str(&format!(" DEFAULT \"{}\"", escaped(text))),
                 DefaultValue::CurrentTimestamp => line.push_str(" DEFAULT CURRENT_TIMESTAMP"),
@@ -204,7 +205,10 @@ pub(super) fn create(session: &Session, cursor: &mut Cursor<'_>) -> Result<State
         let db = database_name(cursor)?;
         cursor.expect_end()?;
         session.engine.catalog.database_id(&db)?;
-        return text_rows(&["Database", "Create Database"], vec![vec![cell(&db), cell(format!("CREATE DATABASE `{db}`"))]]);
+        return text_rows(
+            &["Database", "Create Database"],
+            vec![vec![cell(&db), cell(format!("CREATE DATABASE `{db}`"))]],
+        );
     }
     cursor.expect("TABLE")?;
     let (db, name) = table_name(session, cursor)?;
@@ -217,9 +221,24 @@ pub(super) fn status(session: &Session, cursor: &mut Cursor<'_>) -> Result<State
     let db = from_database(session, cursor)?;
     let filter = Filter::read(cursor)?;
     let names = [
-        "Name", "Engine", "Version", "Row_format", "Rows", "Avg_row_length", "Data_length", "Max_data_length",
-        "Index_length", "Data_free", "Auto_increment", "Create_time", "Update_time", "Check_time", "Collation", "Checksum",
-        "Create_options", "Comment",
+        "Name",
+        "Engine",
+        "Version",
+        "Row_format",
+        "Rows",
+        "Avg_row_length",
+        "Data_length",
+        "Max_data_length",
+        "Index_length",
+        "Data_free",
+        "Auto_increment",
+        "Create_time",
+        "Update_time",
+        "Check_time",
+        "Collation",
+        "Checksum",
+        "Create_options",
+        "Comment",
     ];
     let mut rows: Vec<Row> = Vec::new();
     for table in session.engine.catalog.tables(&db)? {
@@ -253,10 +272,28 @@ pub(super) fn partitions(session: &Session, cursor: &mut Cursor<'_>) -> Result<S
     let (_, table) = from_table(session, cursor)?;
     let filter = Filter::read(cursor)?;
     let names = [
-        "PartitionId", "PartitionName", "VisibleVersion", "VisibleVersionTime", "State", "PartitionKey", "Range",
-        "DistributionKey", "Buckets", "ReplicationNum", "StorageMedium", "CooldownTime", "RemoteStoragePolicy",
-        "LastConsistencyCheckTime", "DataSize", "IsInMemory", "ReplicaAllocation", "IsMutable", "SyncWithBaseTables",
-        "UnsyncTables", "CommittedVersion", "RowCount",
+        "PartitionId",
+        "PartitionName",
+        "VisibleVersion",
+        "VisibleVersionTime",
+        "State",
+        "PartitionKey",
+        "Range",
+        "DistributionKey",
+        "Buckets",
+        "ReplicationNum",
+        "StorageMedium",
+        "CooldownTime",
+        "RemoteStoragePolicy",
+        "LastConsistencyCheckTime",
+        "DataSize",
+        "IsInMemory",
+        "ReplicaAllocation",
+        "IsMutable",
+        "SyncWithBaseTables",
+        "UnsyncTables",
+        "CommittedVersion",
+        "RowCount",
     ];
     let (version, time) = table.version();
     let spec = table.spec();
@@ -300,9 +337,26 @@ pub(super) fn tablets(session: &Session, cursor: &mut Cursor<'_>) -> Result<Stat
     }
     cursor.expect_end()?;
     let names = [
-        "TabletId", "ReplicaId", "BackendId", "SchemaHash", "Version", "LstSuccessVersion", "LstFailedVersion",
-        "LstFailedTime", "LocalDataSize", "RemoteDataSize", "RowCount", "State", "LstConsistencyCheckTime", "CheckVersion",
-        "VersionCount", "QueryHits", "PathHash", "Path", "MetaUrl", "CompactionStatus",
+        "TabletId",
+        "ReplicaId",
+        "BackendId",
+        "SchemaHash",
+        "Version",
+        "LstSuccessVersion",
+        "LstFailedVersion",
+        "LstFailedTime",
+        "LocalDataSize",
+        "RemoteDataSize",
+        "RowCount",
+        "State",
+        "LstConsistencyCheckTime",
+        "CheckVersion",
+        "VersionCount",
+        "QueryHits",
+        "PathHash",
+        "Path",
+        "MetaUrl",
+        "CompactionStatus",
     ];
     let backends = session.engine.topology().backends.len().max(1);
     let rows = table
@@ -342,8 +396,19 @@ pub(super) fn indexes(session: &Session, cursor: &mut Cursor<'_>) -> Result<Stat
     cursor.expect_end()?;
     text_rows(
         &[
-            "Table", "Non_unique", "Key_name", "Seq_in_index", "Column_name", "Collation", "Cardinality", "Sub_part",
-            "Packed", "Null", "Index_type", "Comment", "Properties",
+            "Table",
+            "Non_unique",
+            "Key_name",
+            "Seq_in_index",
+            "Column_name",
+            "Collation",
+            "Cardinality",
+            "Sub_part",
+            "Packed",
+            "Null",
+            "Index_type",
+            "Comment",
+            "Properties",
         ],
         vec![],
     )

@@ -58,7 +58,10 @@ impl ScalarUDFImpl for Cast {
         let source = args.arg_fields[0].data_type();
         let widening = match (source, &ty) {
             (a, b) if *a == b.storage() => true,
-            (DataType::Int8 | DataType::Int16 | DataType::Int32, DorisType::BigInt | DorisType::LargeInt | DorisType::Double) => true,
+            (
+                DataType::Int8 | DataType::Int16 | DataType::Int32,
+                DorisType::BigInt | DorisType::LargeInt | DorisType::Double,
+            ) => true,
             (DataType::Int64, DorisType::LargeInt) => true,
             _ => false,
         };
@@ -183,7 +186,11 @@ impl AggregateInput {
             DataType::Decimal256(_, s) => DorisType::Decimal { precision: 76, scale: (*s).max(0) as u8 },
             DataType::Float32 | DataType::Float64 | DataType::Utf8 => DorisType::Double,
             t if t.is_integer() || *t == DataType::Boolean => {
-                if self.average { DorisType::Double } else { DorisType::BigInt }
+                if self.average {
+                    DorisType::Double
+                } else {
+                    DorisType::BigInt
+                }
             }
             DataType::Null => DorisType::Double,
             other => return plan_err!("sum and avg requires a numeric parameter: {other}"),
@@ -339,7 +346,9 @@ impl ScalarUDFImpl for TimeFunction {
         }
         let micros = conform_in(&first, &DorisType::DateTime(6), &zone)?;
         let micros = match micros.data_type() {
-            DataType::Timestamp(TimeUnit::Microsecond, None) => micros.as_primitive::<TimestampMicrosecondType>().clone(),
+            DataType::Timestamp(TimeUnit::Microsecond, None) => {
+                micros.as_primitive::<TimestampMicrosecondType>().clone()
+            }
             other => return exec_err!("unexpected time type {other}"),
         };
         if self.kind == TimeKind::UnixTimestamp {

@@ -168,8 +168,7 @@ impl Variables {
         }
         let value = value.unwrap_or(&default).to_owned();
         let wrong_type = || SqlError::coded(1232, format!("Incorrect argument type to variable '{name}'"));
-        let wrong_value =
-            || SqlError::coded(1231, format!("Variable '{name}' can't be set to the value of '{value}'"));
+        let wrong_value = || SqlError::coded(1231, format!("Variable '{name}' can't be set to the value of '{value}'"));
         let value = if BOOLEANS.contains(&key.as_str()) {
             match value.to_ascii_lowercase().as_str() {
                 "true" | "1" | "on" => "true".to_owned(),

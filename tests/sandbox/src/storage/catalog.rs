@@ -176,8 +176,5 @@ fn check_name(what: &str, name: &str) -> Result<(), SqlError> {
     if first && name.len() <= 64 && chars.all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_')) {
         return Ok(());
     }
-    Err(SqlError::coded(
-        if what == "table" { 1103 } else { 1102 },
-        format!("Incorrect {what} name '{name}'"),
-    ))
+    Err(SqlError::coded(if what == "table" { 1103 } else { 1102 }, format!("Incorrect {what} name '{name}'")))
 }

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array, RecordBatch, RecordBatchOptions, UInt32Array, UInt64Array};
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, Int64Array, RecordBatch, RecordBatchOptions, UInt32Array, UInt64Array,
+};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{Int8Type, SchemaRef};
 use arrow::error::ArrowError;
@@ -105,9 +107,11 @@ impl RowsetEntry {
                     ROW_ID => Arc::new(UInt64Array::from_iter_values(
                         (0..rows as u64).map(|row| (u64::from(rowset_index) << 32) | row),
                     )),
-                    name => Arc::clone(batch.column_by_name(name).ok_or_else(|| {
-                        ArrowError::SchemaError(format!("column {name} is not in storage"))
-                    })?),
+                    name => Arc::clone(
+                        batch
+                            .column_by_name(name)
+                            .ok_or_else(|| ArrowError::SchemaError(format!("column {name} is not in storage")))?,
+                    ),
                 })
             })
             .collect::<Result<Vec<_>, ArrowError>>()?;
@@ -137,10 +141,16 @@ impl RowsetEntry {
 
 /// Whether any row of a unique-table batch carries the delete sign.
 pub(super) fn any_delete_sign(batch: &RecordBatch) -> bool {
-    batch.columns().last().is_some_and(|c| c.as_primitive_opt::<Int8Type>().is_some_and(|s| s.values().iter().any(|v| *v != 0)))
+    batch
+        .columns()
+        .last()
+        .is_some_and(|c| c.as_primitive_opt::<Int8Type>().is_some_and(|s| s.values().iter().any(|v| *v != 0)))
 }
 
 /// Delete sign of one row of a unique-table batch.
 pub(super) fn delete_sign(batch: &RecordBatch, row: usize) -> bool {
-    batch.columns().last().is_some_and(|c| c.as_primitive_opt::<Int8Type>().is_some_and(|s| !s.is_null(row) && s.value(row) != 0))
+    batch
+        .columns()
+        .last()
+        .is_some_and(|c| c.as_primitive_opt::<Int8Type>().is_some_and(|s| !s.is_null(row) && s.value(row) != 0))
 }

@@ -252,7 +252,8 @@ impl Table {
         super::load_schema(&self.spec.columns, self.spec.keys_type, Some(list))?;
         for column in &self.spec.columns {
             let listed = list.iter().any(|name| name.eq_ignore_ascii_case(&column.name));
-            let fillable = column.nullable || matches!(column.default, DefaultValue::Text(_) | DefaultValue::CurrentTimestamp);
+            let fillable =
+                column.nullable || matches!(column.default, DefaultValue::Text(_) | DefaultValue::CurrentTimestamp);
             if !listed && !fillable {
                 return Err(SqlError::detail(format!("Column has no default value, column={}", column.name)));
             }
@@ -292,10 +293,7 @@ impl Table {
                 None => default_array(column, rows, now_ms)?,
             };
             if !column.nullable && array.null_count() > 0 {
-                return Err(SqlError::detail(format!(
-                    "null value for not null column, column={}",
-                    column.name
-                )));
+                return Err(SqlError::detail(format!("null value for not null column, column={}", column.name)));
             }
             check_length(column, &array)?;
             columns.push(array);
@@ -363,7 +361,10 @@ impl Table {
         let mut state = self.state.write();
         let state = &mut *state;
         if state.dropped || state.epoch != victims.epoch {
-            return Err(SqlError::detail(format!("table {} was truncated or dropped during the statement", self.spec.name)));
+            return Err(SqlError::detail(format!(
+                "table {} was truncated or dropped during the statement",
+                self.spec.name
+            )));
         }
         let version = state.version + 1;
         let mut killed = 0;

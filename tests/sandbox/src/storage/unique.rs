@@ -6,10 +6,10 @@ use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, UInt32Array, new_
 use arrow::compute::{interleave, nullif, take_record_batch};
 use arrow::datatypes::{Field, Schema};
 
+use super::ChangeConfig;
 use super::key::hash_keys;
 use super::rowset::delete_sign;
 use super::table::{RowRef, Tablet, new_rowset};
-use super::ChangeConfig;
 use crate::changelog::{ChangeBatch, RawOp};
 use crate::error::SqlError;
 
@@ -85,8 +85,8 @@ fn record(
         if !entry.is_alive(row) {
             continue;
         }
-        let old = superseded
-            .filter(|old| !delete_sign(&tablet.rowsets[old.rowset as usize].rowset.batch, old.row as usize));
+        let old =
+            superseded.filter(|old| !delete_sign(&tablet.rowsets[old.rowset as usize].rowset.batch, old.row as usize));
         let op = match (delete_sign(batch, row), old) {
             (false, None) => RawOp::Insert,
             (false, Some(_)) => RawOp::Update,

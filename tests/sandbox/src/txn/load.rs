@@ -137,10 +137,9 @@ pub(crate) fn write(engine: &Engine, txn: &LoadTxn, batch: RecordBatch) -> Resul
 /// Why a transaction cannot go on, as the FE tells a load.
 fn not_running(view: &TxnView) -> LoadError {
     match view.state {
-        TxnState::Aborted => LoadError::frontend(format!(
-            "transaction [{}] is already aborted. abort reason: {}",
-            view.id, view.reason
-        )),
+        TxnState::Aborted => {
+            LoadError::frontend(format!("transaction [{}] is already aborted. abort reason: {}", view.id, view.reason))
+        }
         TxnState::Unknown => LoadError::frontend(format!("transaction [{}] not found.", view.id)),
         state => LoadError::frontend(format!("transaction [{}] is already {}", view.id, state.name().to_lowercase())),
     }

@@ -9,9 +9,7 @@ use arrow::array::{
     TimestampSecondBuilder, UInt32Builder,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
-use arrow::datatypes::{
-    DataType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, TimeUnit,
-};
+use arrow::datatypes::{DataType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, TimeUnit};
 use serde_json::Value;
 
 use super::datetime::{DAY_MICROS, parse_datetime};
@@ -270,7 +268,9 @@ impl ColumnBuilder {
                 self.append_null();
                 Ok(())
             }
-            (Inner::List { .. } | Inner::Map { .. } | Inner::Struct { .. }, Value::String(text)) => self.append_text(text),
+            (Inner::List { .. } | Inner::Map { .. } | Inner::Struct { .. }, Value::String(text)) => {
+                self.append_text(text)
+            }
             (Inner::List { child, offsets, valid }, Value::Array(items)) => {
                 for item in items {
                     if child.append_json(item).is_err() {
@@ -314,7 +314,9 @@ impl ColumnBuilder {
                 valid.push(true);
                 Ok(())
             }
-            (Inner::List { .. } | Inner::Map { .. } | Inner::Struct { .. }, other) => Err(self.invalid(&other.to_string())),
+            (Inner::List { .. } | Inner::Map { .. } | Inner::Struct { .. }, other) => {
+                Err(self.invalid(&other.to_string()))
+            }
             (Inner::Text(b), other) if matches!(self.ty, DorisType::Json | DorisType::Variant) => {
                 b.append_value(other.to_string());
                 Ok(())
@@ -354,8 +356,10 @@ impl ColumnBuilder {
                 let nulls = NullBuffer::from(std::mem::take(valid));
                 let arrays: Vec<ArrayRef> = children.iter_mut().map(Self::finish).collect();
                 let nulls = Some(nulls).filter(|n| n.null_count() > 0);
-                Arc::new(StructArray::try_new_with_length(fields.clone(), arrays, nulls.clone(), rows)
-                    .unwrap_or_else(|_| StructArray::new_null(fields, rows)))
+                Arc::new(
+                    StructArray::try_new_with_length(fields.clone(), arrays, nulls.clone(), rows)
+                        .unwrap_or_else(|_| StructArray::new_null(fields, rows)),
+                )
             }
             _ => Arc::new(NullArray::new(0)),
         }

@@ -2,17 +2,15 @@
 
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, ListArray, MapArray, StructArray, UInt32Array,
-};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, ListArray, MapArray, StructArray, UInt32Array};
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, Int32Type};
 use arrow::error::ArrowError;
 
+use super::DorisType;
 use super::builder::ColumnBuilder;
 use super::text::{TextStyle, text_value};
 use super::zone::SessionZone;
-use super::DorisType;
 
 /// Casts by Arrow's rules; values that do not fit become NULL.
 ///
@@ -42,7 +40,9 @@ pub fn conform_in(array: &ArrayRef, ty: &DorisType, zone: &SessionZone) -> Resul
     let source = array.data_type();
     if source == &target {
         return match ty {
-            DorisType::Char(_) | DorisType::Varchar(_) | DorisType::Json | DorisType::Variant | DorisType::Ipv6 => Ok(Arc::clone(array)),
+            DorisType::Char(_) | DorisType::Varchar(_) | DorisType::Json | DorisType::Variant | DorisType::Ipv6 => {
+                Ok(Arc::clone(array))
+            }
             DorisType::DateTime(p) if !matches!(p, 0 | 3 | 6) => Ok(truncate_fraction(array, *p)),
             _ => Ok(Arc::clone(array)),
         };
@@ -101,7 +101,13 @@ pub fn conform_in(array: &ArrayRef, ty: &DorisType, zone: &SessionZone) -> Resul
             let DataType::Struct(fields) = field.data_type() else { return Err(no_cast(source, ty)) };
             let columns = vec![conform_in(map.keys(), key, zone)?, conform_in(map.values(), value, zone)?];
             let entries = StructArray::try_new(fields.clone(), columns, None)?;
-            Ok(Arc::new(MapArray::try_new(Arc::clone(field), map.offsets().clone(), entries, map.nulls().cloned(), false)?))
+            Ok(Arc::new(MapArray::try_new(
+                Arc::clone(field),
+                map.offsets().clone(),
+                entries,
+                map.nulls().cloned(),
+                false,
+            )?))
         }
         (DataType::Struct(from), DorisType::Struct(types)) if from.len() == types.len() => {
             let DataType::Struct(fields) = &target else { return Err(no_cast(source, ty)) };
@@ -128,9 +134,7 @@ pub fn conform_in(array: &ArrayRef, ty: &DorisType, zone: &SessionZone) -> Resul
                 (0..array.len()).map(|row| text_value(array, row, &from, TextStyle::Cast)).collect();
             conform_in(&(Arc::new(texts) as ArrayRef), ty, zone)
         }
-        (DataType::Date32 | DataType::Timestamp(..), ty) if is_number(ty) => {
-            Err(no_cast(source, ty))
-        }
+        (DataType::Date32 | DataType::Timestamp(..), ty) if is_number(ty) => Err(no_cast(source, ty)),
         _ => cast_array(array, &target),
     }
 }

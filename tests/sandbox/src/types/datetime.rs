@@ -98,7 +98,13 @@ fn read_date(text: &str) -> Option<(Date, &str)> {
         6 | 12 => Some(((two_digit_year(number(0, 2)?), number(2, 4)?, number(4, 6)?), &text[6..])),
         1..=4 => {
             let year_value = number(0, run)?;
-            let year = if run == 4 { i64::from(year_value) } else if run == 2 { two_digit_year(year_value) } else { return None };
+            let year = if run == 4 {
+                i64::from(year_value)
+            } else if run == 2 {
+                two_digit_year(year_value)
+            } else {
+                return None;
+            };
             let (month, rest) = read_part(&text[run..])?;
             let (day, rest) = read_part(rest)?;
             Some(((year, month, day), rest))

@@ -170,8 +170,8 @@ impl Cursor<'_> {
                 self.expect('>')?;
                 Ok(DorisType::Struct(fields))
             }
-            "BITMAP" | "HLL" | "QUANTILE_STATE" | "AGG_STATE" | "TIME" | "TIMEV2" | "TIMESTAMPTZ" | "VARBINARY" | "UUID"
-            | "TIMESTAMP_NS" => Err(format!("the sandbox does not implement type {upper}")),
+            "BITMAP" | "HLL" | "QUANTILE_STATE" | "AGG_STATE" | "TIME" | "TIMEV2" | "TIMESTAMPTZ" | "VARBINARY"
+            | "UUID" | "TIMESTAMP_NS" => Err(format!("the sandbox does not implement type {upper}")),
             "" => Err(format!("expected a type at `{}`", self.text[self.at..].chars().take(20).collect::<String>())),
             _ => Err(format!("unknown type `{name}`")),
         }

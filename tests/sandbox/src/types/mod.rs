@@ -108,7 +108,10 @@ impl DorisType {
             Self::Map(key, value) => DataType::Map(
                 Arc::new(Field::new(
                     "entries",
-                    DataType::Struct(Fields::from(vec![key.storage_field("key", false), value.storage_field("value", true)])),
+                    DataType::Struct(Fields::from(vec![
+                        key.storage_field("key", false),
+                        value.storage_field("value", true),
+                    ])),
                     false,
                 )),
                 false,
@@ -164,7 +167,10 @@ impl DorisType {
             DataType::UInt64 | DataType::Decimal256(39, 0) => Self::LargeInt,
             DataType::Float16 | DataType::Float32 => Self::Float,
             DataType::Float64 => Self::Double,
-            DataType::Decimal32(p, s) | DataType::Decimal64(p, s) | DataType::Decimal128(p, s) | DataType::Decimal256(p, s)
+            DataType::Decimal32(p, s)
+            | DataType::Decimal64(p, s)
+            | DataType::Decimal128(p, s)
+            | DataType::Decimal256(p, s)
                 if *s >= 0 =>
             {
                 Self::Decimal { precision: *p, scale: *s as u8 }

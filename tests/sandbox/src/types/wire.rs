@@ -111,8 +111,12 @@ pub fn to_wire(array: &ArrayRef, ty: &DorisType, profile: Profile, zone: &Sessio
         }
         (DorisType::Struct(types), DataType::Struct(_), DataType::Struct(fields)) => {
             let values = array.as_struct();
-            let columns: Vec<ArrayRef> =
-                values.columns().iter().zip(types).map(|(column, (_, ty))| to_wire(column, ty, profile, zone)).collect();
+            let columns: Vec<ArrayRef> = values
+                .columns()
+                .iter()
+                .zip(types)
+                .map(|(column, (_, ty))| to_wire(column, ty, profile, zone))
+                .collect();
             Arc::new(StructArray::new(fields.clone(), columns, values.nulls().cloned()))
         }
         _ => super::cast_array(array, &target).unwrap_or_else(|_| new_null_array(&target, array.len())),

@@ -67,7 +67,9 @@ impl FromStr for SessionZone {
         }
         let offset_text = upper.strip_prefix("GMT").or_else(|| upper.strip_prefix("UTC")).unwrap_or(&upper);
         if let Some(seconds) = parse_offset(offset_text) {
-            return FixedOffset::east_opt(seconds).map(Self::Fixed).ok_or_else(|| format!("Unknown or incorrect time zone: '{text}'"));
+            return FixedOffset::east_opt(seconds)
+                .map(Self::Fixed)
+                .ok_or_else(|| format!("Unknown or incorrect time zone: '{text}'"));
         }
         trimmed
             .parse::<Tz>()

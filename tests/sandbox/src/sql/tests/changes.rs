@@ -59,11 +59,16 @@ async fn windows_are_half_open_by_profile() {
     for (profile, properties, starting, ending) in cases {
         let mut f = Fixture::new(profile);
         f.run("CREATE DATABASE d; USE d").await;
-        f.run(&format!("CREATE TABLE s (id INT) UNIQUE KEY(id) DISTRIBUTED BY HASH(id) BUCKETS 1 PROPERTIES({properties})")).await;
+        f.run(&format!(
+            "CREATE TABLE s (id INT) UNIQUE KEY(id) DISTRIBUTED BY HASH(id) BUCKETS 1 PROPERTIES({properties})"
+        ))
+        .await;
         f.run("INSERT INTO s VALUES (1)").await;
         f.clock.advance(5000);
         let window = |start: &str, end: &str| {
-            format!("SELECT id FROM s@incr('startTimestamp'='{start}', 'endTimestamp'='{end}', 'incrementType'='DETAIL')")
+            format!(
+                "SELECT id FROM s@incr('startTimestamp'='{start}', 'endTimestamp'='{end}', 'incrementType'='DETAIL')"
+            )
         };
         let at = "2024-01-01 00:00:00";
         assert_eq!(f.rows(&window(at, "2024-01-01 00:00:05")).await.len(), starting, "{profile}");
@@ -81,9 +86,17 @@ async fn min_delta_folds_by_first_and_last_change() {
     let cases: &[(&str, &str, &[&str])] = &[
         ("", "INSERT INTO s VALUES (1,'a',1); INSERT INTO s VALUES (1,'b',2)", &["1|b|2|0"]),
         ("", "INSERT INTO s VALUES (1,'a',1); DELETE FROM s WHERE id=1", &[]),
-        ("INSERT INTO s VALUES (1,'a',1)", "INSERT INTO s VALUES (1,'b',2); INSERT INTO s VALUES (1,'c',3)", &["1|a|1|2", "1|c|3|3"]),
+        (
+            "INSERT INTO s VALUES (1,'a',1)",
+            "INSERT INTO s VALUES (1,'b',2); INSERT INTO s VALUES (1,'c',3)",
+            &["1|a|1|2", "1|c|3|3"],
+        ),
         ("INSERT INTO s VALUES (1,'a',1)", "INSERT INTO s VALUES (1,'b',2); DELETE FROM s WHERE id=1", &["1|a|1|1"]),
-        ("INSERT INTO s VALUES (1,'a',1)", "DELETE FROM s WHERE id=1; INSERT INTO s VALUES (1,'c',3)", &["1|a|1|2", "1|c|3|3"]),
+        (
+            "INSERT INTO s VALUES (1,'a',1)",
+            "DELETE FROM s WHERE id=1; INSERT INTO s VALUES (1,'c',3)",
+            &["1|a|1|2", "1|c|3|3"],
+        ),
         ("INSERT INTO s VALUES (1,'a',1)", "DELETE FROM s WHERE id=1", &["1|a|1|1"]),
         ("INSERT INTO s VALUES (1,'a',1)", "INSERT INTO s VALUES (1,'b',2); INSERT INTO s VALUES (1,'a',1)", &[]),
     ];
@@ -124,7 +137,10 @@ async fn incr_refuses_what_the_server_refuses() {
         ("s@incr('starttimestamp'='0')", "Unsupported parameter in incr query: starttimestamp"),
         ("s@incr('incrementType'='ALL')", "Unsupported parameter in incr query: Unsupported increment type: ALL"),
         ("s@incr('startTimestamp'='2024-01-01')", "Invalid TIMESTAMP format in incr clause: 2024-01-01"),
-        ("s@incr('startTimestamp'='2024-01-01 00:00:00.5')", "Invalid TIMESTAMP format in incr clause: 2024-01-01 00:00:00.5"),
+        (
+            "s@incr('startTimestamp'='2024-01-01 00:00:00.5')",
+            "Invalid TIMESTAMP format in incr clause: 2024-01-01 00:00:00.5",
+        ),
         ("s@snapshot()", "Invalid param type for olap table"),
     ];
     for (from, text) in cases {
@@ -139,7 +155,9 @@ async fn end_after_current_tso_is_refused_by_code_or_text() {
     table(&mut f, false).await;
     let error = f.error(sql).await;
     assert_eq!((error.code, error.name), (5100, Some("ERR_INCR_WINDOW_NOT_READY")));
-    assert!(error.text().starts_with("ERR_INCR_WINDOW_NOT_READY: reason=END_AFTER_CURRENT_TSO, requestedEndTimestampMs=1704067201000, currentTSO="));
+    assert!(error.text().starts_with(
+        "ERR_INCR_WINDOW_NOT_READY: reason=END_AFTER_CURRENT_TSO, requestedEndTimestampMs=1704067201000, currentTSO="
+    ));
     f.clock.advance(1000);
     f.run(sql).await;
     let mut f = Fixture::new(Profile::V5_0Binlog);

@@ -21,7 +21,11 @@ async fn statements_are_refused_as_the_server_refuses_them() {
         ("DROP VIEW v", 1105, "does not implement DROP"),
         ("SELECT * FROM nope", 1105, "Table [nope] does not exist in database [d]."),
         ("SELECT * FROM nope.t", 1049, "Unknown database 'nope'"),
-        ("SELECT * FROM information_schema.nope", 1105, "Table [nope] does not exist in database [information_schema]."),
+        (
+            "SELECT * FROM information_schema.nope",
+            1105,
+            "Table [nope] does not exist in database [information_schema].",
+        ),
         ("SELECT nope FROM t", 1105, "Unknown column 'nope' in 'table list'"),
         ("SELECT __DORIS_DELETE_SIGN__ FROM t", 1105, "Unknown column '__DORIS_DELETE_SIGN__'"),
         ("SELECT nope(1)", 1105, "Can not found function 'nope'"),
@@ -36,7 +40,11 @@ async fn statements_are_refused_as_the_server_refuses_them() {
         ("SET GLOBAL query_timeout = 1", 1105, "does not implement global variables"),
         ("SET @x = 1", 1105, "does not implement user variables"),
         ("SET PASSWORD = 'x'", 1105, "does not implement SET"),
-        ("SET enable_unique_key_partial_update = true", 1105, "does not implement enable_unique_key_partial_update=true"),
+        (
+            "SET enable_unique_key_partial_update = true",
+            1105,
+            "does not implement enable_unique_key_partial_update=true",
+        ),
         ("SET query_timeout = @@wait_timeout", 1105, "another variable"),
         ("SET query_timeout = 1 + 1", 1105, "expressions as values of SET"),
         ("SELECT /*+ SET_VAR(query_timeout) */ 1", 5006, "Unknown plan hint"),
@@ -69,11 +77,19 @@ async fn statements_are_refused_as_the_server_refuses_them() {
         ("INSERT INTO t (k, v) VALUES (1, 'toolong')", 1105, "Insert has filtered data in strict mode"),
         ("INSERT INTO t (k) VALUES (99999999999)", 1105, "Insert has filtered data in strict mode"),
         ("INSERT INTO t (k, d) VALUES (1, 12345)", 1105, "Insert has filtered data in strict mode"),
-        ("INSERT INTO t (k, v) SELECT 1, 'toolong'", 1105, "the length of input is too long than schema, column_name: v"),
+        (
+            "INSERT INTO t (k, v) SELECT 1, 'toolong'",
+            1105,
+            "the length of input is too long than schema, column_name: v",
+        ),
         ("INSERT INTO t (k) SELECT 'x'", 1105, "Insert has filtered data in strict mode"),
         ("INSERT INTO t SELECT 1", 5010, "target 4 columns, query 1"),
         ("INSERT INTO t WITH LABEL `a b` VALUES (1)", 5010, "Column count"),
-        ("INSERT INTO t WITH LABEL `a b` (k) VALUES (1)", 1105, "Label format error. regex: ^[-_A-Za-z0-9:]{1,128}$, label: a b"),
+        (
+            "INSERT INTO t WITH LABEL `a b` (k) VALUES (1)",
+            1105,
+            "Label format error. regex: ^[-_A-Za-z0-9:]{1,128}$, label: a b",
+        ),
         ("INSERT INTO t PARTITION(p) VALUES (1)", 1105, "does not implement INSERT into named partitions"),
         ("INSERT OVERWRITE TABLE t VALUES (1)", 1105, "does not implement INSERT OVERWRITE"),
         ("INSERT INTO dup (k, __DORIS_DELETE_SIGN__) VALUES (1, 1)", 1054, "Unknown column '__DORIS_DELETE_SIGN__'"),
@@ -99,8 +115,16 @@ async fn statements_are_refused_as_the_server_refuses_them() {
         ("DESC FUNCTION s3()", 1105, "does not implement DESC FUNCTION"),
         ("CREATE VIEW v AS SELECT 1", 1105, "does not implement CREATE VIEW"),
         ("CREATE TABLE t (k INT) DUPLICATE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 1", 1050, "Table 't' already exists"),
-        ("CREATE TABLE `1t` (k INT) DUPLICATE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 1", 1103, "Incorrect table name '1t'"),
-        ("CREATE TABLE nope.x (k INT) DUPLICATE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 1", 1049, "Unknown database 'nope'"),
+        (
+            "CREATE TABLE `1t` (k INT) DUPLICATE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 1",
+            1103,
+            "Incorrect table name '1t'",
+        ),
+        (
+            "CREATE TABLE nope.x (k INT) DUPLICATE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 1",
+            1049,
+            "Unknown database 'nope'",
+        ),
     ]
     .into_iter()
     .map(|(sql, code, text)| (sql.to_owned(), code, text))
@@ -108,31 +132,111 @@ async fn statements_are_refused_as_the_server_refuses_them() {
         [
             ("LIKE t", 1105, "CREATE TABLE LIKE"),
             ("(k INT) DUPLICATE KEY(k)", 1105, "Create olap table should contain distribution desc"),
-            ("(k INT) ENGINE=mysql DUPLICATE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 1", 1105, "does not implement ENGINE=mysql"),
+            (
+                "(k INT) ENGINE=mysql DUPLICATE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 1",
+                1105,
+                "does not implement ENGINE=mysql",
+            ),
             ("(k INT, K INT) DUPLICATE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 1", 1060, "Duplicate column name 'K'"),
-            ("(k INT, `__DORIS_X` INT) DUPLICATE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 1", 1166, "Incorrect column name '__DORIS_X'"),
+            (
+                "(k INT, `__DORIS_X` INT) DUPLICATE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 1",
+                1166,
+                "Incorrect column name '__DORIS_X'",
+            ),
             ("(k INT) DUPLICATE KEY(z) DISTRIBUTED BY HASH(k) BUCKETS 1", 1105, "Key column[z] doesn't exist."),
-            ("(v INT, k INT) DUPLICATE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 1", 1105, "Key columns should be a ordered prefix of the schema"),
-            ("(k DOUBLE) DUPLICATE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 1", 1105, "Float or double can not used as a key"),
-            ("(k STRING) DUPLICATE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 1", 1105, "String Type should not be used in key column[k]."),
+            (
+                "(v INT, k INT) DUPLICATE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 1",
+                1105,
+                "Key columns should be a ordered prefix of the schema",
+            ),
+            (
+                "(k DOUBLE) DUPLICATE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 1",
+                1105,
+                "Float or double can not used as a key",
+            ),
+            (
+                "(k STRING) DUPLICATE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 1",
+                1105,
+                "String Type should not be used in key column[k].",
+            ),
             ("(k DOUBLE) DISTRIBUTED BY HASH(k) BUCKETS 1", 1105, "first column could not be float, double, string"),
-            ("(k INT) DUPLICATE KEY(k) DISTRIBUTED BY HASH(z) BUCKETS 1", 1105, "Distribution column(z) doesn't exist."),
-            ("(k INT, v INT) UNIQUE KEY(k) DISTRIBUTED BY HASH(v) BUCKETS 1", 1105, "Distribution column[v] is not key column"),
-            ("(k INT) UNIQUE KEY(k) DISTRIBUTED BY RANDOM BUCKETS 1", 1105, "should not contain random distribution desc"),
-            ("(k INT, v DOUBLE) DUPLICATE KEY(k) DISTRIBUTED BY HASH(v) BUCKETS 1", 1105, "should not be used in distribution column[v]"),
-            ("(k INT) DUPLICATE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 0", 1105, "Buckets number of distribution should be greater than zero."),
+            (
+                "(k INT) DUPLICATE KEY(k) DISTRIBUTED BY HASH(z) BUCKETS 1",
+                1105,
+                "Distribution column(z) doesn't exist.",
+            ),
+            (
+                "(k INT, v INT) UNIQUE KEY(k) DISTRIBUTED BY HASH(v) BUCKETS 1",
+                1105,
+                "Distribution column[v] is not key column",
+            ),
+            (
+                "(k INT) UNIQUE KEY(k) DISTRIBUTED BY RANDOM BUCKETS 1",
+                1105,
+                "should not contain random distribution desc",
+            ),
+            (
+                "(k INT, v DOUBLE) DUPLICATE KEY(k) DISTRIBUTED BY HASH(v) BUCKETS 1",
+                1105,
+                "should not be used in distribution column[v]",
+            ),
+            (
+                "(k INT) DUPLICATE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 0",
+                1105,
+                "Buckets number of distribution should be greater than zero.",
+            ),
             ("(k INT) DUPLICATE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 9999", 1105, "max_bucket_num_per_partition"),
-            ("(k INT) DUPLICATE KEY(k) PARTITION BY RANGE(k) () DISTRIBUTED BY HASH(k) BUCKETS 1", 1105, "does not implement PARTITION BY"),
-            ("(k INT, v INT SUM) AGGREGATE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 1", 1105, "does not implement the aggregate model"),
-            ("(k INT) AGGREGATE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 1", 1105, "does not implement the aggregate model"),
-            ("(k BIGINT AUTO_INCREMENT) UNIQUE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 1", 1105, "does not implement AUTO_INCREMENT columns"),
-            ("(k INT, b BITMAP) DUPLICATE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 1", 1105, "does not implement type BITMAP"),
+            (
+                "(k INT) DUPLICATE KEY(k) PARTITION BY RANGE(k) () DISTRIBUTED BY HASH(k) BUCKETS 1",
+                1105,
+                "does not implement PARTITION BY",
+            ),
+            (
+                "(k INT, v INT SUM) AGGREGATE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 1",
+                1105,
+                "does not implement the aggregate model",
+            ),
+            (
+                "(k INT) AGGREGATE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 1",
+                1105,
+                "does not implement the aggregate model",
+            ),
+            (
+                "(k BIGINT AUTO_INCREMENT) UNIQUE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 1",
+                1105,
+                "does not implement AUTO_INCREMENT columns",
+            ),
+            (
+                "(k INT, b BITMAP) DUPLICATE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 1",
+                1105,
+                "does not implement type BITMAP",
+            ),
             ("(k INT, b BLOB) DUPLICATE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 1", 1105, "unknown type `BLOB`"),
-            ("(k INT DEFAULT 'x') DUPLICATE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 1", 1105, "Invalid default value for 'k': x"),
-            ("(k INT DEFAULT CURRENT_TIMESTAMP) DUPLICATE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 1", 1105, "cannot use current_timestamp"),
-            ("(k INT NOT NULL DEFAULT NULL) DUPLICATE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 1", 1105, "Can not set null default value"),
-            ("(k INT) DUPLICATE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 1 ROLLUP (r(k))", 1105, "does not implement ROLLUP"),
-            ("(k INT) DUPLICATE KEY(k) CLUSTER BY (k) DISTRIBUTED BY HASH(k) BUCKETS 1", 1105, "does not implement CLUSTER BY"),
+            (
+                "(k INT DEFAULT 'x') DUPLICATE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 1",
+                1105,
+                "Invalid default value for 'k': x",
+            ),
+            (
+                "(k INT DEFAULT CURRENT_TIMESTAMP) DUPLICATE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 1",
+                1105,
+                "cannot use current_timestamp",
+            ),
+            (
+                "(k INT NOT NULL DEFAULT NULL) DUPLICATE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 1",
+                1105,
+                "Can not set null default value",
+            ),
+            (
+                "(k INT) DUPLICATE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 1 ROLLUP (r(k))",
+                1105,
+                "does not implement ROLLUP",
+            ),
+            (
+                "(k INT) DUPLICATE KEY(k) CLUSTER BY (k) DISTRIBUTED BY HASH(k) BUCKETS 1",
+                1105,
+                "does not implement CLUSTER BY",
+            ),
         ]
         .into_iter()
         .map(|(rest, code, text)| (create(rest), code, text)),
@@ -148,7 +252,9 @@ async fn statements_are_refused_as_the_server_refuses_them() {
 #[tokio::test]
 async fn without_a_database_bare_names_are_refused() {
     let mut f = Fixture::new(Profile::default());
-    for sql in ["SELECT * FROM t", "SHOW TABLES", "INSERT INTO t VALUES (1)", "DROP TABLE t", "SHOW TRANSACTION WHERE id = 1"] {
+    for sql in
+        ["SELECT * FROM t", "SHOW TABLES", "INSERT INTO t VALUES (1)", "DROP TABLE t", "SHOW TRANSACTION WHERE id = 1"]
+    {
         let error = f.error(sql).await;
         assert_eq!((error.code, error.state), (1046, "3D000"), "{sql}");
     }
@@ -158,28 +264,94 @@ async fn without_a_database_bare_names_are_refused() {
 async fn properties_are_checked_by_profile() {
     let cases = [
         (Profile::V5_0Changelog, "UNIQUE", "'nope'='1'", "Unknown properties: {nope=1}"),
-        (Profile::V5_0Changelog, "UNIQUE", "'binlog.enable'='true'", "property binlog.enable is not supported any more"),
-        (Profile::V5_0Changelog, "UNIQUE", "'changelog.enable'='yes'", "Invalid value for property changelog.enable: yes"),
-        (Profile::V5_0Changelog, "UNIQUE", "'changelog.enable'='true', 'changelog.ttl_seconds'='x'", "Invalid value for property changelog.ttl_seconds"),
-        (Profile::V5_0Changelog, "DUPLICATE", "'changelog.enable'='true', 'changelog.need_historical_value'='true'", "Duplicate table model don't support record historical value"),
-        (Profile::V5_0Changelog, "UNIQUE", "'changelog.enable'='true', 'enable_unique_key_merge_on_write'='false'", "Only duplicate and mow table model support changelog"),
+        (
+            Profile::V5_0Changelog,
+            "UNIQUE",
+            "'binlog.enable'='true'",
+            "property binlog.enable is not supported any more",
+        ),
+        (
+            Profile::V5_0Changelog,
+            "UNIQUE",
+            "'changelog.enable'='yes'",
+            "Invalid value for property changelog.enable: yes",
+        ),
+        (
+            Profile::V5_0Changelog,
+            "UNIQUE",
+            "'changelog.enable'='true', 'changelog.ttl_seconds'='x'",
+            "Invalid value for property changelog.ttl_seconds",
+        ),
+        (
+            Profile::V5_0Changelog,
+            "DUPLICATE",
+            "'changelog.enable'='true', 'changelog.need_historical_value'='true'",
+            "Duplicate table model don't support record historical value",
+        ),
+        (
+            Profile::V5_0Changelog,
+            "UNIQUE",
+            "'changelog.enable'='true', 'enable_unique_key_merge_on_write'='false'",
+            "Only duplicate and mow table model support changelog",
+        ),
         (Profile::V5_0Binlog, "UNIQUE", "'changelog.enable'='true'", "Unknown properties: {changelog.enable=true}"),
-        (Profile::V5_0Binlog, "UNIQUE", "'binlog.enable'='true', 'binlog.format'='row'", "Invalid binlog format value: row"),
-        (Profile::V5_0Binlog, "UNIQUE", "'binlog.enable'='true'", "does not implement binlog.format=STATEMENT_AND_SNAPSHOT"),
-        (Profile::V5_0Binlog, "UNIQUE", "'binlog.enable'='true', 'binlog.format'='ROW', 'enable_unique_key_merge_on_write'='false'", "Only duplicate and mow table model support binlog<Row>"),
-        (Profile::V4_0, "UNIQUE", "'binlog.enable'='true', 'binlog.format'='ROW'", "Unknown properties: {binlog.format=ROW}"),
+        (
+            Profile::V5_0Binlog,
+            "UNIQUE",
+            "'binlog.enable'='true', 'binlog.format'='row'",
+            "Invalid binlog format value: row",
+        ),
+        (
+            Profile::V5_0Binlog,
+            "UNIQUE",
+            "'binlog.enable'='true'",
+            "does not implement binlog.format=STATEMENT_AND_SNAPSHOT",
+        ),
+        (
+            Profile::V5_0Binlog,
+            "UNIQUE",
+            "'binlog.enable'='true', 'binlog.format'='ROW', 'enable_unique_key_merge_on_write'='false'",
+            "Only duplicate and mow table model support binlog<Row>",
+        ),
+        (
+            Profile::V4_0,
+            "UNIQUE",
+            "'binlog.enable'='true', 'binlog.format'='ROW'",
+            "Unknown properties: {binlog.format=ROW}",
+        ),
         (Profile::V4_0, "UNIQUE", "'changelog.enable'='true'", "Unknown properties: {changelog.enable=true}"),
-        (Profile::V5_0Changelog, "UNIQUE", "'replication_num'='3'", "replication num should be less than the number of available backends. replication num is 3, available backend num is 1"),
+        (
+            Profile::V5_0Changelog,
+            "UNIQUE",
+            "'replication_num'='3'",
+            "replication num should be less than the number of available backends. replication num is 3, available backend num is 1",
+        ),
         (Profile::V5_0Changelog, "UNIQUE", "'replication_num'='x'", "Replication num invalid"),
         (Profile::V5_0Changelog, "DUPLICATE", "'enable_unique_key_merge_on_write'='true'", "Unknown properties"),
-        (Profile::V5_0Changelog, "UNIQUE", "'enable_mow_light_delete'='true'", "does not implement property enable_mow_light_delete=true"),
-        (Profile::V5_0Changelog, "UNIQUE", "'function_column.sequence_col'='k'", "does not implement property function_column.sequence_col"),
-        (Profile::V5_0Changelog, "UNIQUE", "'dynamic_partition.enable'='true'", "does not implement property dynamic_partition.enable"),
+        (
+            Profile::V5_0Changelog,
+            "UNIQUE",
+            "'enable_mow_light_delete'='true'",
+            "does not implement property enable_mow_light_delete=true",
+        ),
+        (
+            Profile::V5_0Changelog,
+            "UNIQUE",
+            "'function_column.sequence_col'='k'",
+            "does not implement property function_column.sequence_col",
+        ),
+        (
+            Profile::V5_0Changelog,
+            "UNIQUE",
+            "'dynamic_partition.enable'='true'",
+            "does not implement property dynamic_partition.enable",
+        ),
     ];
     for (profile, model, properties, text) in cases {
         let mut f = Fixture::new(profile);
         f.run("CREATE DATABASE d; USE d").await;
-        let sql = format!("CREATE TABLE t (k INT) {model} KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 1 PROPERTIES({properties})");
+        let sql =
+            format!("CREATE TABLE t (k INT) {model} KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 1 PROPERTIES({properties})");
         let error = f.error(&sql).await;
         assert!(error.message.contains(text), "{properties} on {profile}: {}", error.message);
     }

@@ -22,7 +22,10 @@ async fn expressions_mean_what_they_mean_in_doris() {
         ("SELECT CAST('12' AS INT), CAST('x' AS INT)", "12|NULL"),
         ("SELECT CAST('2024-02-30' AS DATE)", "NULL"),
         ("SELECT CAST('2024-01-31 10:11:12.345' AS DATETIME(2))", "2024-01-31 10:11:12.35"),
-        ("SELECT CAST('170141183460469231731687303715884105727' AS LARGEINT)", "170141183460469231731687303715884105727"),
+        (
+            "SELECT CAST('170141183460469231731687303715884105727' AS LARGEINT)",
+            "170141183460469231731687303715884105727",
+        ),
         ("SELECT CAST(1.005 AS DECIMAL(10, 2)), CAST('123.456' AS DECIMAL(6, 2))", "1.01|123.46"),
         ("SELECT CAST('NaN' AS DOUBLE)", "NaN"),
         ("SELECT DATE '2024-03-01', TIMESTAMP '2024-03-01 01:02:03.5'", "2024-03-01|2024-03-01 01:02:03.500"),
@@ -62,7 +65,9 @@ async fn labels_are_the_text_of_the_expression() {
     ];
     for (sql, labels) in cases {
         let results = f.session.execute(sql).await.expect(sql);
-        let Some(crate::engine::StatementResult::Rows { schema, .. }) = results.into_iter().next() else { panic!("{sql}") };
+        let Some(crate::engine::StatementResult::Rows { schema, .. }) = results.into_iter().next() else {
+            panic!("{sql}")
+        };
         let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
         assert_eq!(names, labels, "{sql}");
     }
@@ -81,7 +86,8 @@ async fn nulls_come_first_ascending_and_last_descending() {
 #[tokio::test]
 async fn columns_are_found_without_case_and_tables_with_it() {
     let mut f = Fixture::with_database().await;
-    f.run("CREATE TABLE T1 (`Key Col` INT, V INT) DUPLICATE KEY(`Key Col`) DISTRIBUTED BY HASH(`Key Col`) BUCKETS 2").await;
+    f.run("CREATE TABLE T1 (`Key Col` INT, V INT) DUPLICATE KEY(`Key Col`) DISTRIBUTED BY HASH(`Key Col`) BUCKETS 2")
+        .await;
     f.run("INSERT INTO T1 VALUES (1, 2)").await;
     assert_eq!(f.rows("SELECT `key col`, v FROM T1 WHERE v = 2").await, ["1|2"]);
     assert_eq!(f.rows("SELECT a.V FROM internal.d.T1 a JOIN d.T1 b ON a.v = b.V").await, ["2"]);
@@ -94,7 +100,10 @@ async fn aggregates_widen_as_doris_does() {
     let mut f = Fixture::with_database().await;
     f.run("CREATE TABLE t (k INT, d DECIMAL(9,2), s STRING) DUPLICATE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 2").await;
     f.run("INSERT INTO t VALUES (1, 1.50, 'a'), (2, 2.25, 'b'), (3, NULL, 'b')").await;
-    assert_eq!(f.rows("SELECT count(*), count(d), sum(k), avg(k), sum(d), min(s), max(d) FROM t").await, ["3|2|6|2|3.75|a|2.25"]);
+    assert_eq!(
+        f.rows("SELECT count(*), count(d), sum(k), avg(k), sum(d), min(s), max(d) FROM t").await,
+        ["3|2|6|2|3.75|a|2.25"]
+    );
     assert_eq!(f.rows("SELECT s, count(*) AS n FROM t GROUP BY s HAVING n > 1").await, ["b|2"]);
     assert_eq!(f.rows("SELECT count(DISTINCT s) FROM t").await, ["2"]);
     assert_eq!(f.rows("SELECT sum(k) FROM t WHERE k > 100").await, ["NULL"]);
@@ -103,7 +112,10 @@ async fn aggregates_widen_as_doris_does() {
 #[tokio::test]
 async fn dates_compare_with_text_and_with_each_other() {
     let mut f = Fixture::with_database().await;
-    f.run("CREATE TABLE t (k INT, d DATE, m DATETIME(3), z DATETIME) DUPLICATE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 1").await;
+    f.run(
+        "CREATE TABLE t (k INT, d DATE, m DATETIME(3), z DATETIME) DUPLICATE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 1",
+    )
+    .await;
     f.run("INSERT INTO t VALUES (1, '2024-01-31', '2024-01-31 10:00:00.123', '9999-12-31 23:59:59'), (2, '0000-01-01', NULL, '0001-01-01 00:00:00')").await;
     for (predicate, keys) in [
         ("d = '2024-01-31'", vec!["1"]),
@@ -117,5 +129,8 @@ async fn dates_compare_with_text_and_with_each_other() {
     ] {
         assert_eq!(f.sorted(&format!("SELECT k FROM t WHERE {predicate}")).await, keys, "{predicate}");
     }
-    assert_eq!(f.rows("SELECT d, m, z FROM t WHERE k = 1").await, ["2024-01-31|2024-01-31 10:00:00.123|9999-12-31 23:59:59"]);
+    assert_eq!(
+        f.rows("SELECT d, m, z FROM t WHERE k = 1").await,
+        ["2024-01-31|2024-01-31 10:00:00.123|9999-12-31 23:59:59"]
+    );
 }

@@ -47,7 +47,8 @@ async fn tablets_part_a_table_without_overlap() {
     }
     all.sort_by_key(|k| k.parse::<i32>().unwrap());
     assert_eq!(all, (0..50).map(|i| i.to_string()).collect::<Vec<_>>());
-    let both = format!("SELECT x.k FROM t PARTITION(t) TABLET({},{}) AS x WHERE x.k >= 0", tablets[0].id, tablets[1].id);
+    let both =
+        format!("SELECT x.k FROM t PARTITION(t) TABLET({},{}) AS x WHERE x.k >= 0", tablets[0].id, tablets[1].id);
     assert_eq!(f.rows(&both).await.len() as u64, tablets[0].rows + tablets[1].rows);
 }
 
@@ -86,7 +87,12 @@ async fn show_and_describe_tell_the_table() {
     assert_eq!(f.rows("SHOW DATABASES LIKE 'd'").await, ["d"]);
     assert_eq!(
         f.rows("DESC t").await,
-        ["k|int|No|true|NULL|", "v|text|Yes|false|NULL|NONE", "a|array<decimal(10,2)>|Yes|false|NULL|NONE", "n|int|Yes|false|3|NONE"]
+        [
+            "k|int|No|true|NULL|",
+            "v|text|Yes|false|NULL|NONE",
+            "a|array<decimal(10,2)>|Yes|false|NULL|NONE",
+            "n|int|Yes|false|3|NONE"
+        ]
     );
     assert_eq!(f.rows("SHOW COLUMNS FROM t FROM d LIKE 'k'").await, ["k|int|NO|YES|NULL|"]);
     let created = f.rows("SHOW CREATE TABLE t").await.remove(0);
@@ -105,10 +111,16 @@ async fn show_and_describe_tell_the_table() {
         f.rows("SELECT COLUMN_NAME, ORDINAL_POSITION, IS_NULLABLE, DATA_TYPE, COLUMN_TYPE, COLUMN_KEY FROM information_schema.columns WHERE table_schema = 'd' AND TABLE_NAME = 't' ORDER BY ORDINAL_POSITION").await,
         ["k|1|NO|int|int(11)|UNI", "v|2|YES|varchar|string|", "a|3|YES|array|array<decimalv3(10, 2)>|", "n|4|YES|int|int(11)|"]
     );
-    assert_eq!(f.rows("SELECT TABLE_TYPE, ENGINE FROM information_schema.tables WHERE TABLE_NAME = 't'").await, ["BASE TABLE|Doris"]);
+    assert_eq!(
+        f.rows("SELECT TABLE_TYPE, ENGINE FROM information_schema.tables WHERE TABLE_NAME = 't'").await,
+        ["BASE TABLE|Doris"]
+    );
     assert_eq!(f.rows("SHOW PARTITIONS FROM t").await.len(), 1);
     assert_eq!(f.rows("SHOW TABLETS FROM t").await.len(), 2);
-    assert_eq!(f.rows("SELECT CURRENT_TSO_PHYSICAL_TIME FROM information_schema.tso_status").await, [super::START_MS.to_string()]);
+    assert_eq!(
+        f.rows("SELECT CURRENT_TSO_PHYSICAL_TIME FROM information_schema.tso_status").await,
+        [super::START_MS.to_string()]
+    );
 }
 
 #[tokio::test]
