@@ -1,4 +1,31 @@
-//! Apache Doris for Apache DataFusion.
+//! Apache Doris for Apache DataFusion: tables, changelogs and transactional sinks in SQL.
+//!
+//! ```no_run
+//! # async fn example() -> datafusion::error::Result<()> {
+//! let context = datafusion_doris::session_context();
+//! datafusion_doris::sql(
+//!     &context,
+//!     "CREATE EXTERNAL TABLE students STORED AS DORIS OPTIONS (
+//!          'fenodes' 'fe:8030', 'table.identifier' 'school.students', 'username' 'root', 'password' '')",
+//! )
+//! .await?;
+//! context.sql("SELECT name FROM students WHERE grade > 5").await?.show().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`register`] adds the same to a context of one's own, and [`DorisTable`] is a table provider without DDL.
+//!
+//! | What | How | Where |
+//! | --- | --- | --- |
+//! | read a table | Arrow Flight SQL, split by tablets; filters, columns and limits are sent as Doris SQL | [`scan`] |
+//! | read its changes | windows of the changelog, an unbounded stream with a change kind per row | [`changelog`] |
+//! | write | Stream Load with two-phase commit: a statement is visible whole or not at all | [`sink`] |
+//! | mirror continuously | `INSERT INTO sink SELECT … FROM changelog` in epochs, as a background job | [`checkpoint`], [`job`] |
+//!
+//! ```text
+//! error, options, types, sql, protocol (pure) ◀── client (all I/O) ◀── scan, changelog, sink ◀── table, factory, job
+//! ```
 
 pub mod changelog;
 pub mod checkpoint;

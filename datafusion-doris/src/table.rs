@@ -21,7 +21,7 @@ use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 
 use self::schema::{BoundSchema, KindColumn};
 use crate::changelog::{
-    ChangelogRequest, ChangelogSpec, DorisChangelogExec, RowKind, changelogs, epoch_sources, read_schema,
+    ChangelogRequest, ChangelogSpec, DorisChangelogExec, RowKind, changes_at_root, epoch_sources, read_schema,
 };
 use crate::client::DorisClient;
 use crate::error::{Error, Result};
@@ -281,7 +281,7 @@ impl DorisTable {
 
     /// Refuses inserts that would write a changelog wrongly.
     fn check_changes(&self, input: &Arc<dyn ExecutionPlan>) -> Result<()> {
-        for changelog in changelogs(input).iter().filter(|changelog| !changelog.inserts_only()) {
+        for changelog in changes_at_root(input).iter().filter(|changelog| !changelog.inserts_only()) {
             let (source, target) = (changelog.table(), &self.doris.table);
             let what = format!("writing the changelog of {source} into {target}");
             let kind = &self.options.read.change_kind_column;

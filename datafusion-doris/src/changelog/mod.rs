@@ -29,7 +29,10 @@ pub mod window;
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
 pub use control::{ChangelogControl, ChangelogStatus};
 pub(crate) use exec::ChangelogRequest;
@@ -38,6 +41,35 @@ pub(crate) use reader::{ChangelogSpec, read_schema};
 pub use row_kind::RowKind;
 
 use crate::checkpoint::EpochSource;
+use crate::error::{Error, Result};
+
+/// The changelog reads whose rows reach the root of `plan`: those below an aggregation do not.
+pub(crate) fn changes_at_root(plan: &Arc<dyn ExecutionPlan>) -> Vec<DorisChangelogExec> {
+    let mut found = Vec::new();
+    let _ = plan.apply(|node| {
+        found.extend(node.downcast_ref::<DorisChangelogExec>().cloned());
+        Ok(if node.is::<AggregateExec>() { TreeNodeRecursion::Jump } else { TreeNodeRecursion::Continue })
+    });
+    found
+}
+
+/// Refuses a plan in which the changes of one key may take different ways to the root, and overtake each other.
+///
+/// # Errors
+/// [`Error::Unsupported`] names the operator.
+pub(crate) fn check_change_order(plan: &Arc<dyn ExecutionPlan>) -> Result<()> {
+    if plan.is::<AggregateExec>() || plan.is::<SortExec>() {
+        return Ok(());
+    }
+    if plan.is::<RepartitionExec>() && !changes_at_root(plan).is_empty() {
+        return Err(Error::unsupported(
+            format!("{} between a changelog and its target", plan.name()),
+            "it lets changes of one key overtake each other; register this crate's optimizer rules \
+             (datafusion_doris::register) or set datafusion.execution.target_partitions = 1",
+        ));
+    }
+    plan.children().into_iter().try_for_each(check_change_order)
+}
 
 /// The changelog reads of a plan.
 pub fn changelogs(plan: &Arc<dyn ExecutionPlan>) -> Vec<DorisChangelogExec> {
@@ -52,7 +84,6 @@ pub fn changelogs(plan: &Arc<dyn ExecutionPlan>) -> Vec<DorisChangelogExec> {
 
 /// The unbounded changelog reads of a plan, as sources of epochs (a [`crate::checkpoint::SourceFinder`]).
 pub fn epoch_sources(plan: &Arc<dyn ExecutionPlan>) -> Vec<Arc<dyn EpochSource>> {
-    use datafusion::physical_plan::ExecutionPlanProperties;
     let mut found: Vec<Arc<dyn EpochSource>> = Vec::new();
     let _ = plan.apply(|node| {
         if let Some(changelog) = node.downcast_ref::<DorisChangelogExec>()

@@ -8,7 +8,7 @@ use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, SendableRecordBatchStream};
 use tracing::{debug, warn};
 
-use super::{Epoch, EpochSink, EpochSource};
+use super::{Committable, Epoch, EpochSink, EpochSource, WriteOutcome};
 use crate::error::{Error, Result};
 
 /// Executes every partition of `plan` and merges them by arrival; the order within a partition is kept.
@@ -36,13 +36,13 @@ pub fn merge_partitions(
 /// two leaves pre-committed loads behind; a durable store will write position and committables in between.
 ///
 /// # Errors
-/// The first error of source, operators or sink ends the loop: the epoch's loads are aborted, the sources rewind to
-/// the last committed position, and nothing of the failed epoch is visible. An error of the commit itself is
-/// returned without an abort, since the load may be visible already: its label tells.
+/// The first error of source, operators, sink or commit ends the loop: the epoch's loads are aborted, the sources
+/// rewind to the last committed position, and nothing of the failed epoch is visible (unless the commit's answer was
+/// lost for good: then the epoch may be visible, whole).
 ///
 /// # Cancellation
-/// Dropping the future drops the running epoch: the open load is cut, which the server answers with an abort.
-/// Loads that were pre-committed in this epoch stay until their timeout at the server, and are never visible.
+/// Dropping the future drops the running epoch: the open load is cut, which the server answers with an abort, and
+/// loads that wait for their commit are handed to [`EpochSink::abandon`].
 pub async fn run(
     input: Arc<dyn ExecutionPlan>,
     sources: Vec<Arc<dyn EpochSource>>,
@@ -92,10 +92,198 @@ async fn run_epoch(
 ) -> Result<u64> {
     let fresh = reset_plan_states(Arc::clone(input))?;
     let data = merge_partitions(&fresh, context)?;
-    let outcome = sink.write_epoch(epoch, data, context).await?;
-    // Seam: a durable store writes {epoch, positions, committables} here, before anything becomes visible.
-    if !outcome.committables.is_empty() {
-        sink.commit(&outcome.committables).await?;
+    let WriteOutcome { rows, committables } = sink.write_epoch(epoch, data, context).await?;
+    if committables.is_empty() {
+        return Ok(rows);
     }
-    Ok(outcome.rows)
+    let mut pending = PreCommitted { sink, committables };
+    // Seam: a durable store writes {epoch, positions, committables} here, before anything becomes visible.
+    let committed = sink.commit(&pending.committables).await;
+    let committables = std::mem::take(&mut pending.committables);
+    if let Err(error) = committed {
+        // What could not be committed must not become visible later.
+        if let Err(abort_error) = sink.abort(&committables).await {
+            warn!(%epoch, error = %abort_error, "the epoch's loads were neither committed nor aborted");
+        }
+        return Err(error);
+    }
+    Ok(rows)
+}
+
+/// Loads between pre-commit and commit.
+struct PreCommitted<'a> {
+    sink: &'a dyn EpochSink,
+    committables: Vec<Committable>,
+}
+
+impl Drop for PreCommitted<'_> {
+    fn drop(&mut self) {
+        if !self.committables.is_empty() {
+            self.sink.abandon(std::mem::take(&mut self.committables));
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use arrow::array::{Int64Array, RecordBatch};
+    use async_trait::async_trait;
+    use datafusion::catalog::memory::MemorySourceConfig;
+    use futures::TryStreamExt;
+    use parking_lot::Mutex;
+
+    use super::super::SourcePosition;
+    use super::*;
+
+    /// Writes down what happens, and fails where it is told to.
+    #[derive(Debug, Default)]
+    struct Recorder {
+        events: Mutex<Vec<String>>,
+        fail_write: bool,
+        fail_commit: bool,
+        hang_commit: bool,
+        finished: AtomicBool,
+        epochs: u64,
+    }
+
+    impl Recorder {
+        fn note(&self, event: impl Into<String>) {
+            self.events.lock().push(event.into());
+        }
+
+        fn events(&self) -> String {
+            self.events.lock().join(" ")
+        }
+    }
+
+    impl EpochSource for Recorder {
+        fn begin_epoch(&self, epoch: Epoch) {
+            self.note(format!("begin{epoch}"));
+            self.finished.store(epoch.0 >= self.epochs, Ordering::Relaxed);
+        }
+
+        fn position(&self) -> SourcePosition {
+            SourcePosition::Snapshot { start_ms: None }
+        }
+
+        fn epoch_committed(&self, epoch: Epoch) {
+            self.note(format!("committed{epoch}"));
+        }
+
+        fn epoch_aborted(&self, epoch: Epoch) {
+            self.note(format!("aborted{epoch}"));
+        }
+
+        fn finished(&self) -> bool {
+            self.finished.load(Ordering::Relaxed)
+        }
+
+        fn stop(&self) {}
+    }
+
+    fn failure() -> Error {
+        Error::Checkpoint { reason: "told to fail".into() }
+    }
+
+    #[async_trait]
+    impl EpochSink for Recorder {
+        async fn write_epoch(
+            &self,
+            epoch: Epoch,
+            data: SendableRecordBatchStream,
+            _: &Arc<TaskContext>,
+        ) -> Result<WriteOutcome> {
+            let batches: Vec<RecordBatch> = data.try_collect().await?;
+            let rows = batches.iter().map(|batch| batch.num_rows() as u64).sum();
+            self.note(format!("write{epoch}"));
+            if self.fail_write {
+                return Err(failure());
+            }
+            let load = Committable {
+                db: "db".into(),
+                table: "t".into(),
+                label: format!("l{epoch}"),
+                txn_id: None,
+                host: "be:8040".into(),
+            };
+            Ok(WriteOutcome { rows, committables: if rows == 0 { vec![] } else { vec![load] } })
+        }
+
+        async fn commit(&self, committables: &[Committable]) -> Result<()> {
+            self.note(format!("commit-{}", committables[0].label));
+            if self.hang_commit {
+                std::future::pending::<()>().await;
+            }
+            if self.fail_commit { Err(failure()) } else { Ok(()) }
+        }
+
+        async fn abort(&self, committables: &[Committable]) -> Result<()> {
+            self.note(format!("abort-{}", committables[0].label));
+            Ok(())
+        }
+
+        fn abandon(&self, committables: Vec<Committable>) {
+            self.note(format!("abandon-{}", committables[0].label));
+        }
+    }
+
+    fn input(rows: i64) -> Arc<dyn ExecutionPlan> {
+        let values = Int64Array::from_iter_values(0..rows);
+        let batch = RecordBatch::try_from_iter([("n", Arc::new(values) as _)]).unwrap();
+        MemorySourceConfig::try_new_exec(&[vec![batch.clone()], vec![batch.clone()]], batch.schema(), None).unwrap()
+    }
+
+    async fn run_recorded(recorder: Recorder, rows: i64) -> (Result<u64>, String) {
+        let recorder = Arc::new(recorder);
+        let (source, sink) = (Arc::clone(&recorder) as _, Arc::clone(&recorder) as _);
+        let result = run(input(rows), vec![source], sink, Arc::new(TaskContext::default())).await;
+        (result, recorder.events())
+    }
+
+    #[tokio::test]
+    async fn epochs_are_written_and_committed_one_after_the_other() {
+        let (rows, events) = run_recorded(Recorder { epochs: 2, ..Recorder::default() }, 3).await;
+        assert_eq!(rows.unwrap(), 12, "two partitions of three rows, twice");
+        assert_eq!(events, "begin1 write1 commit-l1 committed1 begin2 write2 commit-l2 committed2");
+    }
+
+    #[tokio::test]
+    async fn epoch_without_rows_commits_nothing_in_the_target() {
+        let (rows, events) = run_recorded(Recorder { epochs: 1, ..Recorder::default() }, 0).await;
+        assert_eq!(rows.unwrap(), 0);
+        assert_eq!(events, "begin1 write1 committed1");
+    }
+
+    #[tokio::test]
+    async fn failed_epoch_is_rolled_back_and_ends_the_job() {
+        let (error, events) = run_recorded(Recorder { fail_write: true, epochs: 9, ..Recorder::default() }, 1).await;
+        assert!(error.is_err());
+        assert_eq!(events, "begin1 write1 aborted1");
+        let (error, events) = run_recorded(Recorder { fail_commit: true, epochs: 9, ..Recorder::default() }, 1).await;
+        assert!(error.is_err());
+        assert_eq!(events, "begin1 write1 commit-l1 abort-l1 aborted1");
+    }
+
+    #[tokio::test]
+    async fn dropped_job_abandons_what_it_has_pre_committed() {
+        let recorder = Arc::new(Recorder { hang_commit: true, epochs: 9, ..Recorder::default() });
+        let (source, sink) = (Arc::clone(&recorder) as _, Arc::clone(&recorder) as _);
+        let job = tokio::spawn(run(input(1), vec![source], sink, Arc::new(TaskContext::default())));
+        while !recorder.events().contains("commit-l1") {
+            tokio::task::yield_now().await;
+        }
+        job.abort();
+        assert!(job.await.unwrap_err().is_cancelled());
+        assert_eq!(recorder.events(), "begin1 write1 commit-l1 abandon-l1");
+    }
+
+    #[tokio::test]
+    async fn unbounded_input_without_a_changelog_is_refused() {
+        let sink = Arc::new(Recorder::default());
+        let error = run(input(1), vec![], sink, Arc::new(TaskContext::default())).await.unwrap_err();
+        assert!(error.to_string().contains("no doris changelog"), "{error}");
+    }
 }

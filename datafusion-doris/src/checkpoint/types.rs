@@ -137,4 +137,8 @@ pub trait EpochSink: Send + Sync + fmt::Debug {
 
     /// Rolls pre-committed loads back. Idempotent.
     async fn abort(&self, committables: &[Committable]) -> Result<()>;
+
+    /// Rolls pre-committed loads back, later and as far as possible: called when the job is dropped between the
+    /// pre-commit and the commit, where nothing can be awaited. Must not block.
+    fn abandon(&self, committables: Vec<Committable>);
 }

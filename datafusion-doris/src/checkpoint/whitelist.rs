@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 /// Checks that no operator over an unbounded input of `plan` keeps state or breaks the order of changes.
 ///
 /// An epoch ends by the end of its stream, and the next one executes the plan afresh: state would be lost with the
-/// epoch. Allowed are filters, projections, unions, unnesting, the merge of partitions, and hash joins whose
+/// epoch. Allowed are filters, projections, unions of changelogs, unnesting, the merge of partitions, and hash joins whose
 /// unbounded side is the probe side (inner, right, right semi, right anti, right mark); bounded subtrees may hold
 /// anything.
 ///
@@ -55,6 +55,9 @@ fn refusal(node: &Arc<dyn ExecutionPlan>) -> Option<&'static str> {
     }
     if let Some(join) = node.downcast_ref::<HashJoinExec>() {
         return join_refusal(join);
+    }
+    if node.is::<UnionExec>() && node.children().iter().any(|input| !input.boundedness().is_unbounded()) {
+        return Some("would give the rows of its bounded input anew in every epoch");
     }
     let allowed = node.children().is_empty()
         || node.is::<FilterExec>()

@@ -158,6 +158,7 @@ async fn join_with_a_static_table_collects_the_static_side() {
 async fn operators_that_cannot_run_in_epochs_are_refused_by_name() {
     for (sql, name) in [
         ("INSERT INTO target SELECT * FROM changes LIMIT 3", "StreamingTableExec"),
+        ("INSERT INTO target SELECT * FROM changes UNION ALL SELECT * FROM fixed", "UnionExec"),
         ("INSERT INTO target SELECT f.id, c.name FROM fixed f LEFT JOIN changes c ON c.id = f.id", "HashJoinExec"),
         ("INSERT INTO target SELECT id, CAST(count(*) AS VARCHAR) FROM changes GROUP BY id", "AggregateExec"),
         ("INSERT INTO target SELECT * FROM changes ORDER BY id LIMIT 3", "SortExec"),

@@ -73,7 +73,7 @@ option_keys! {
     ReadTimeout = "doris.request.read.timeout" [], "60s", Used, "Longest silence during a metadata request.";
     QueryTimeout = "doris.request.query.timeout" ["doris.request.query.timeout.s"], "21600s", Used, "Longest run of one query in Doris.";
     Retries = "doris.request.retries" [], "3", Used, "Attempts of a metadata request, the first one included.";
-    TabletSize = "doris.request.tablet.size" [], "1", Used, "Tablets read by one scan statement; below 1 counts as 1.";
+    TabletSize = "doris.request.tablet.size" [], "1", Used, "Least number of tablets per scan statement, of which there are at most `target_partitions`; below 1 counts as 1.";
     FlightMaxMessageSize = "doris.flight.max-message-size" [], "1gb", Used, "Largest Arrow Flight message accepted.";
     BatchSize = "doris.batch.size" [], "4064", NoEffect, "Of the connector's Thrift reader; Arrow Flight has no such setting.";
     ExecMemLimit = "doris.exec.mem.limit" [], "8192mb", NoEffect, "Of the connector's Thrift reader.";

@@ -83,7 +83,8 @@ pub struct ReadOptions {
     pub visible_wait_timeout: Duration,
     /// `source.changelog.change-kind-column`, default `__change_kind`.
     pub change_kind_column: String,
-    /// `doris.request.tablet.size`, default 1: most tablets read by one scan statement; below 1 counts as 1.
+    /// `doris.request.tablet.size`, default 1: least number of tablets per scan statement, of which there are at most as
+    /// many as the session's `target_partitions`; below 1 counts as 1.
     pub tablets_per_split: usize,
 }
 

@@ -23,6 +23,7 @@ use datafusion::physical_plan::{
 };
 
 use super::DorisSink;
+use crate::changelog::check_change_order;
 use crate::checkpoint::{EpochSink, SourceFinder, check_stateless, coordinator, merge_partitions};
 
 /// Writes every partition of its input to a [`DorisSink`] and gives one row, `count: UInt64`, not null.
@@ -119,8 +120,11 @@ impl ExecutionPlan for DorisSinkExec {
 
     fn check_invariants(&self, check: InvariantLevel) -> Result<()> {
         check_default_invariants(self, check)?;
-        if matches!(check, InvariantLevel::Executable) && self.input.boundedness().is_unbounded() {
-            check_stateless(&self.input)?;
+        if matches!(check, InvariantLevel::Executable) {
+            check_change_order(&self.input)?;
+            if self.input.boundedness().is_unbounded() {
+                check_stateless(&self.input)?;
+            }
         }
         Ok(())
     }

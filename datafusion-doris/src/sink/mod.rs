@@ -299,6 +299,12 @@ impl EpochSink for DorisSink {
         }
         first
     }
+
+    fn abandon(&self, committables: Vec<Committable>) {
+        for load in committables {
+            drop(AbortOnDrop { sink: self, load: Some(load) });
+        }
+    }
 }
 
 impl DisplayAs for DorisSink {
