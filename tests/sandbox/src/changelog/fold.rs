@@ -161,11 +161,14 @@ fn detail(batches: &[Arc<ChangeBatch>]) -> Vec<Emit> {
     rows
 }
 
+/// Batch and row of a record.
+type Place = (usize, usize);
+
 /// The net change of each key, from the first and last record of it in the window.
 fn min_delta(table: &Table, batches: &[Arc<ChangeBatch>], profile: Profile) -> Result<Vec<Emit>, SqlError> {
     let keys = table.key_positions();
     let mut order: Vec<u128> = Vec::new();
-    let mut ends: HashMap<u128, ((usize, usize), (usize, usize))> = HashMap::new();
+    let mut ends: HashMap<u128, (Place, Place)> = HashMap::new();
     for (at, batch) in batches.iter().enumerate() {
         let columns: Vec<ArrayRef> = keys.iter().map(|i| Arc::clone(batch.after.column(*i))).collect();
         for (row, hash) in hash_keys(&columns)?.into_iter().enumerate() {
@@ -178,8 +181,8 @@ fn min_delta(table: &Table, batches: &[Arc<ChangeBatch>], profile: Profile) -> R
     let mut rows = Vec::new();
     for hash in order {
         let Some((first, last)) = ends.get(&hash).copied() else { continue };
-        let op = |(batch, row): (usize, usize)| batches[batch].ops[row];
-        let emit = |values: (usize, usize), before: bool, op: i64, meta: (usize, usize)| Emit {
+        let op = |(batch, row): Place| batches[batch].ops[row];
+        let emit = |values: Place, before: bool, op: i64, meta: Place| Emit {
             batch: values.0,
             row: values.1,
             before,
@@ -204,12 +207,7 @@ fn min_delta(table: &Table, batches: &[Arc<ChangeBatch>], profile: Profile) -> R
 }
 
 /// Whether every value column is equal before the first and after the last record. Types without exact equality never are.
-fn same_values(
-    table: &Table,
-    batches: &[Arc<ChangeBatch>],
-    first: (usize, usize),
-    last: (usize, usize),
-) -> Result<bool, SqlError> {
+fn same_values(table: &Table, batches: &[Arc<ChangeBatch>], first: Place, last: Place) -> Result<bool, SqlError> {
     let Some(before) = &batches[first.0].before else { return Ok(false) };
     let after = &batches[last.0].after;
     for (i, column) in table.columns().iter().enumerate().filter(|(_, column)| !column.key) {

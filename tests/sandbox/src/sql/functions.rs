@@ -200,7 +200,7 @@ pub(super) fn date_format(micros: i64, format: &str) -> String {
     let days = micros.div_euclid(86_400_000_000);
     let (year, month, day) = civil_from_days(days);
     let hour: u32 = text[11..13].parse().unwrap_or(0);
-    let hour12 = if hour % 12 == 0 { 12 } else { hour % 12 };
+    let hour12 = if hour.is_multiple_of(12) { 12 } else { hour % 12 };
     let mut out = String::new();
     let mut chars = format.chars();
     while let Some(c) = chars.next() {

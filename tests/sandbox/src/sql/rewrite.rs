@@ -75,6 +75,22 @@ fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
     Expr::Nested(Box::new(Expr::BinaryOp { left: Box::new(left), op, right: Box::new(right) }))
 }
 
+/// A tree of ORs of logarithmic depth.
+fn balanced_or(mut terms: Vec<Expr>) -> Expr {
+    while terms.len() > 1 {
+        let mut next = Vec::with_capacity(terms.len().div_ceil(2));
+        let mut rest = terms.into_iter();
+        while let Some(left) = rest.next() {
+            next.push(match rest.next() {
+                Some(right) => binary(left, BinaryOperator::Or, right),
+                None => left,
+            });
+        }
+        terms = next;
+    }
+    terms.pop().unwrap_or_else(|| Expr::value(Value::Boolean(false)))
+}
+
 /// Type text of CAST as the Doris parser reads it.
 fn type_text(data_type: &SqlType) -> Result<DorisType, SqlError> {
     let printed = match data_type {
@@ -287,6 +303,21 @@ impl Rewriter<'_> {
                     Expr::Nested(Box::new(Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(inside) }))
                 } else {
                     inside
+                };
+            }
+            Expr::InList { expr: inner, list, negated } => {
+                // Each comparison converts as `=` does; bare numbers need no conversion.
+                let bare = |e: &Expr| matches!(e, Expr::Value(v) if matches!(v.value, Value::Number(..)));
+                if list.iter().all(bare) || list.is_empty() {
+                    return Ok(());
+                }
+                let value = std::mem::replace(inner.as_mut(), placeholder());
+                let equal = |item: Expr| binary(value.clone(), BinaryOperator::Eq, item);
+                let any = balanced_or(std::mem::take(list).into_iter().map(equal).collect());
+                *expr = if *negated {
+                    Expr::Nested(Box::new(Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(any) }))
+                } else {
+                    any
                 };
             }
             Expr::RLike { negated, expr: inner, pattern, .. } => {

@@ -67,15 +67,16 @@ impl Fixture {
 
     /// Rows of the last statement as MySQL text, cells joined by `|`.
     async fn rows(&mut self, sql: &str) -> Vec<String> {
-        let result = match self.session.execute(sql).await {
-            Ok(mut results) => results.pop(),
+        match self.try_rows(sql).await {
+            Ok(rows) => rows,
             Err(error) => panic!("{sql}: {error}"),
-        };
+        }
+    }
+
+    async fn try_rows(&mut self, sql: &str) -> Result<Vec<String>, String> {
+        let result = self.session.execute(sql).await.map_err(|error| error.to_string())?.pop();
         let Some(StatementResult::Rows { stream, types, schema, .. }) = result else { panic!("{sql}: no rows") };
-        let batches: Vec<_> = match stream.try_collect().await {
-            Ok(batches) => batches,
-            Err(error) => panic!("{sql}: {error}"),
-        };
+        let batches: Vec<_> = stream.try_collect().await.map_err(|error| error.to_string())?;
         let mut out = Vec::new();
         for batch in &batches {
             assert_eq!(batch.schema(), schema, "{sql}");
@@ -89,7 +90,7 @@ impl Fixture {
                 out.push(cells.join("|"));
             }
         }
-        out
+        Ok(out)
     }
 
     async fn sorted(&mut self, sql: &str) -> Vec<String> {

@@ -163,7 +163,7 @@ pub(crate) fn finish(engine: &Arc<Engine>, mut txn: LoadTxn, two_phase: bool) ->
 /// Why a commit did not happen.
 pub(super) enum Refused {
     /// The transaction was not in the state it had to be in.
-    State(TxnView),
+    State(Box<TxnView>),
     /// The rows could not be applied; the transaction is aborted.
     Apply(crate::error::SqlError),
 }

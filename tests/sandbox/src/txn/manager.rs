@@ -166,7 +166,7 @@ impl TxnManager {
     }
 
     /// Moves a PREPARE transaction to PRECOMMITTED.
-    pub(super) fn precommit(&self, id: i64) -> Result<u64, TxnView> {
+    pub(super) fn precommit(&self, id: i64) -> Result<u64, Box<TxnView>> {
         let mut inner = self.lock();
         let now = self.clock.now_ms();
         match inner.txns.get_mut(&id) {
@@ -176,13 +176,13 @@ impl TxnManager {
                 txn.view.rows = txn.buffer.as_ref().map_or(0, |b| b.rows());
                 Ok(txn.view.rows)
             }
-            Some(txn) => Err(txn.view.clone()),
+            Some(txn) => Err(Box::new(txn.view.clone())),
             None => Err(missing(id)),
         }
     }
 
     /// Moves a transaction from `from` to COMMITTED and hands out its rows.
-    pub(super) fn start_commit(&self, id: i64, from: TxnState) -> Result<(Arc<Table>, Arc<LoadBuffer>), TxnView> {
+    pub(super) fn start_commit(&self, id: i64, from: TxnState) -> Result<(Arc<Table>, Arc<LoadBuffer>), Box<TxnView>> {
         let mut inner = self.lock();
         match inner.txns.get_mut(&id) {
             Some(txn) if txn.view.state == from => match txn.buffer.take() {
@@ -191,9 +191,9 @@ impl TxnManager {
                     txn.view.rows = buffer.rows();
                     Ok((Arc::clone(&txn.table), buffer))
                 }
-                None => Err(txn.view.clone()),
+                None => Err(Box::new(txn.view.clone())),
             },
-            Some(txn) => Err(txn.view.clone()),
+            Some(txn) => Err(Box::new(txn.view.clone())),
             None => Err(missing(id)),
         }
     }
@@ -216,7 +216,7 @@ impl TxnManager {
     }
 
     /// Aborts a running transaction; its view before the attempt when it is not running.
-    pub(super) fn abort(&self, id: i64, reason: &str) -> Result<(), TxnView> {
+    pub(super) fn abort(&self, id: i64, reason: &str) -> Result<(), Box<TxnView>> {
         let mut inner = self.lock();
         let now = self.clock.now_ms();
         let outcome = match inner.txns.get_mut(&id) {
@@ -224,7 +224,7 @@ impl TxnManager {
                 txn.abort(reason, now);
                 Ok(())
             }
-            Some(txn) => Err(txn.view.clone()),
+            Some(txn) => Err(Box::new(txn.view.clone())),
             None => Err(missing(id)),
         };
         drop(inner);
@@ -296,8 +296,8 @@ impl Txn {
     }
 }
 
-fn missing(id: i64) -> TxnView {
-    TxnView {
+fn missing(id: i64) -> Box<TxnView> {
+    Box::new(TxnView {
         id,
         db: String::new(),
         table: String::new(),
@@ -310,5 +310,5 @@ fn missing(id: i64) -> TxnView {
         reason: String::new(),
         rows: 0,
         timeout_ms: 0,
-    }
+    })
 }

@@ -65,7 +65,7 @@ async fn statements_are_refused_as_the_server_refuses_them() {
         ("SELECT d / 2 FROM t", 1105, "division of DECIMAL"),
         ("SELECT avg(d) FROM t", 1105, "AVG of DECIMAL"),
         ("SELECT sum(l) FROM t", 1105, "SUM and AVG of LARGEINT"),
-        ("SELECT [1] = [1, 2]", 1105, "comparison"),
+        ("SELECT [1] = 1", 1105, "does not implement comparison"),
         ("SELECT a.k FROM t a, t b WHERE k = 1", 1052, "ambiguous"),
         ("INSERT INTO t VALUES (1)", 5010, "Column count doesn't match value count"),
         ("INSERT INTO t (k) VALUES (1, 2)", 5010, "Column count doesn't match value count"),
@@ -242,11 +242,17 @@ async fn statements_are_refused_as_the_server_refuses_them() {
         .map(|(rest, code, text)| (create(rest), code, text)),
     )
     .collect();
+    let mut wrong = Vec::new();
     for (sql, code, text) in cases {
-        let error = f.error(&sql).await;
-        assert!(error.message.contains(text), "{sql}: {}", error.message);
-        assert_eq!(error.code, code, "{sql}: {}", error.message);
+        match f.session.execute(&sql).await {
+            Ok(_) => wrong.push(format!("{sql}: not refused")),
+            Err(error) if error.code != code || !error.message.contains(text) => {
+                wrong.push(format!("{sql}: {} {}", error.code, error.message));
+            }
+            Err(_) => {}
+        }
     }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[tokio::test]

@@ -28,7 +28,7 @@ async fn expressions_mean_what_they_mean_in_doris() {
         ),
         ("SELECT CAST(1.005 AS DECIMAL(10, 2)), CAST('123.456' AS DECIMAL(6, 2))", "1.01|123.46"),
         ("SELECT CAST('NaN' AS DOUBLE)", "NaN"),
-        ("SELECT DATE '2024-03-01', TIMESTAMP '2024-03-01 01:02:03.5'", "2024-03-01|2024-03-01 01:02:03.500"),
+        ("SELECT DATE '2024-03-01', TIMESTAMP '2024-03-01 01:02:03.5'", "2024-03-01|2024-03-01 01:02:03.5"),
         ("SELECT date_trunc(CAST('2024-03-05 01:02:03' AS DATETIME), 'month')", "2024-03-01 00:00:00"),
         ("SELECT FROM_UNIXTIME(1704067200, '%Y-%m-%d %H:%i:%s')", "2024-01-01 00:00:00"),
         ("SELECT from_unixtime(1704067200500 / 1000)", "2024-01-01 00:00:00"),
@@ -49,9 +49,14 @@ async fn expressions_mean_what_they_mean_in_doris() {
         ("SELECT .5 + 1", "1.5"),
         ("SELECT CAST('2024-01-01' AS DATE) = CAST('2024-01-01 00:00:00' AS DATETIME)", "1"),
     ];
+    let mut wrong = Vec::new();
     for (sql, expected) in cases {
-        assert_eq!(f.rows(sql).await, [expected], "{sql}");
+        let rows = f.try_rows(sql).await;
+        if rows.as_deref() != Ok([expected.to_owned()].as_slice()) {
+            wrong.push(format!("{sql}: {rows:?}, expected {expected:?}"));
+        }
     }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[tokio::test]
