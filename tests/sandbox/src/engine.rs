@@ -224,7 +224,7 @@ pub enum StatementResult {
     Done {
         /// Affected rows.
         affected: u64,
-        /// Info text of the OK packet (`{'label':'..', 'status':'VISIBLE', 'txnId':'..'}` for INSERT), may be empty.
+        /// Info text of the OK packet (`{'label':'..', 'status':'visible', 'txnId':'..'}` for INSERT), may be empty.
         info: String,
     },
 }

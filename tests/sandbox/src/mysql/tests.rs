@@ -79,7 +79,7 @@ async fn rows_nulls_affected_rows_and_column_types() {
     let mut conn = connect(&s).await;
     conn.query_drop("INSERT INTO d.dup VALUES (1, 'a', 10), (2, NULL, 20)").await.expect("insert");
     assert_eq!(conn.affected_rows(), 2);
-    assert!(conn.info().contains("'status':'VISIBLE'"), "{}", conn.info());
+    assert!(conn.info().contains("'status':'visible'"), "{}", conn.info());
     let rows: Vec<(i32, Option<String>, i64)> = conn.query("SELECT * FROM d.dup ORDER BY id").await.expect("query");
     assert_eq!(rows, [(1, Some("a".to_owned()), 10), (2, None, 20)]);
     let row: Row = conn.query_first("SELECT id, v, n FROM d.dup").await.expect("query").expect("row");

@@ -326,7 +326,7 @@ pub(super) fn report(session: &mut Session, outcome: LoadOutcome, db: &str, tabl
         status: outcome.state.name(),
         rows: outcome.rows,
     });
-    let info =
-        format!("{{'label':'{}', 'status':'{}', 'txnId':'{}'}}", outcome.label, outcome.state.name(), outcome.txn_id);
+    let status = outcome.state.name().to_lowercase();
+    let info = format!("{{'label':'{}', 'status':'{}', 'txnId':'{}'}}", outcome.label, status, outcome.txn_id);
     StatementResult::Done { affected: outcome.rows, info }
 }

@@ -139,3 +139,72 @@ async fn dates_compare_with_text_and_with_each_other() {
         ["2024-01-31|2024-01-31 10:00:00.123|9999-12-31 23:59:59"]
     );
 }
+
+#[tokio::test]
+async fn predicates_as_clients_push_them() {
+    let mut f = Fixture::with_database().await;
+    f.run(
+        "CREATE TABLE t (k INT, b BOOLEAN, li LARGEINT, d DECIMAL(10,2), w DECIMAL(40,3), db DOUBLE, s VARCHAR(20), c CHAR(4), \
+         dt DATE, m DATETIME(6)) DUPLICATE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 2",
+    )
+    .await;
+    f.run(
+        "INSERT INTO t VALUES (-5, true, 170141183460469231731687303715884105727, 1.50, 7.125, 1.5, 'it''s 5%', 'ab', '2024-02-29', \
+         '2024-02-29 12:00:00.5'), (7, false, -1, -2.25, NULL, CAST('NaN' AS DOUBLE), 'a\\\\b', NULL, NULL, NULL), \
+         (8, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)",
+    )
+    .await;
+    for (predicate, keys) in [
+        ("(`k` = (-5))", vec!["-5"]),
+        ("(`k` IN ((-5), 7))", vec!["-5", "7"]),
+        ("(`k` NOT IN (7, 8))", vec!["-5"]),
+        ("(`b` = TRUE)", vec!["-5"]),
+        ("(NOT (`b` = TRUE))", vec!["7"]),
+        ("`b`", vec!["-5"]),
+        ("b = 1", vec!["-5"]),
+        ("(`li` = CAST('170141183460469231731687303715884105727' AS LARGEINT))", vec!["-5"]),
+        ("(`li` IN (CAST('-1' AS LARGEINT), CAST('5' AS LARGEINT)))", vec!["7"]),
+        ("li < 0", vec!["7"]),
+        ("(`d` >= CAST('1.50' AS DECIMAL(10, 2)))", vec!["-5"]),
+        ("d = 1.5", vec!["-5"]),
+        ("d < 0", vec!["7"]),
+        ("(`w` = CAST('7.125' AS DECIMAL(40, 3)))", vec!["-5"]),
+        ("(`db` = CAST('1.5e0' AS DOUBLE))", vec!["-5"]),
+        ("(`s` = 'it''s 5%')", vec!["-5"]),
+        ("(`s` = 'a\\\\b')", vec!["7"]),
+        ("(`s` IN ('a\\\\b', 'x'))", vec!["7"]),
+        ("(`s` NOT IN ('a\\\\b', 'x'))", vec!["-5"]),
+        ("(`s` LIKE 'it%')", vec!["-5"]),
+        ("(`s` LIKE '%5\\%')", vec!["-5"]),
+        ("(`s` LIKE 'a\\\\\\\\b')", vec!["7"]),
+        ("(`c` = 'ab')", vec!["-5"]),
+        ("c = 'ab  '", vec![]),
+        ("(`dt` = CAST('2024-02-29' AS DATE))", vec!["-5"]),
+        (
+            "(`m` BETWEEN CAST('2024-02-29 12:00:00.500000' AS DATETIME(6)) AND CAST('9999-12-31 00:00:00.000000' AS DATETIME(6)))",
+            vec!["-5"],
+        ),
+        ("(`s` IS NULL)", vec!["8"]),
+        ("(`s` IS NOT NULL)", vec!["-5", "7"]),
+        ("NOT (s <=> NULL)", vec!["-5", "7"]),
+        ("(`k` < 0 OR (`k` > 7 AND `s` IS NULL))", vec!["-5", "8"]),
+    ] {
+        let rows = f.try_rows(&format!("SELECT `k` FROM `d`.`t` WHERE {predicate} ORDER BY k")).await;
+        assert_eq!(rows, Ok(keys.iter().map(|k| (*k).to_owned()).collect()), "{predicate}");
+    }
+    let many: Vec<String> = (0..3000).map(|i| format!("'v{i}'")).collect();
+    assert!(f.rows(&format!("SELECT k FROM t WHERE s IN ({})", many.join(", "))).await.is_empty());
+    assert_eq!(f.rows("SELECT COUNT(*) AS `row_count` FROM `d`.`t`").await, ["3"]);
+}
+
+#[tokio::test]
+async fn older_builds_tag_datetime_with_the_session_zone() {
+    use arrow::datatypes::{DataType, TimeUnit};
+    let mut f = Fixture::new(crate::engine::Profile::V4_0);
+    f.run("SET time_zone = 'Asia/Shanghai'").await;
+    let sql = "SELECT CAST('2024-01-01 08:00:00' AS DATETIME) AS m";
+    assert_eq!(f.rows(sql).await, ["2024-01-01 08:00:00"]);
+    let results = f.session.execute(sql).await.expect(sql);
+    let Some(crate::engine::StatementResult::Rows { schema, .. }) = results.into_iter().next() else { panic!("{sql}") };
+    assert_eq!(schema.field(0).data_type(), &DataType::Timestamp(TimeUnit::Second, Some("Asia/Shanghai".into())));
+}

@@ -154,3 +154,33 @@ async fn insert_with_label_is_exactly_once() {
     f.error("INSERT INTO t WITH LABEL l2 VALUES ('x')").await;
     f.run("INSERT INTO t WITH LABEL l2 VALUES (3)").await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sessions_write_and_read_in_parallel() {
+    let mut f = Fixture::with_database().await;
+    f.run("CREATE TABLE t (k INT, v INT) UNIQUE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 4 PROPERTIES('changelog.enable'='true')").await;
+    f.run("INSERT INTO t VALUES (0, 0)").await;
+    let mut tasks = tokio::task::JoinSet::new();
+    for worker in 0..8 {
+        let engine = std::sync::Arc::clone(&f.engine);
+        tasks.spawn(async move {
+            let mut session = engine.open_session("root", "127.0.0.1", crate::engine::Protocol::Mysql);
+            for i in 1..=5 {
+                let key = worker * 100 + i;
+                session
+                    .execute(&format!("INSERT INTO d.t VALUES ({key}, {i}); UPDATE d.t SET v = v + 1 WHERE k = 0"))
+                    .await?;
+            }
+            Ok::<_, crate::error::SqlError>(())
+        });
+    }
+    while let Some(done) = tasks.join_next().await {
+        done.unwrap().unwrap();
+    }
+    // No update was lost, and each is in the changelog once.
+    assert_eq!(f.rows("SELECT v FROM t WHERE k = 0").await, ["40"]);
+    assert_eq!(f.rows("SELECT count(*) FROM t").await, ["41"]);
+    let sql =
+        "SELECT __DORIS_CHANGELOG_OP__ AS op, count(*) FROM t@incr('incrementType'='DETAIL') GROUP BY op ORDER BY op";
+    assert_eq!(f.rows(sql).await, ["0|41", "2|40", "3|40"]);
+}
