@@ -41,6 +41,8 @@ use crate::shared::Shared;
 
 /// Unread request bytes that are taken in after an early answer (`stream_load_redirect_bounded_drain_max_bytes`).
 const DRAIN_BYTES: usize = 64 * 1024 * 1024;
+/// Pause after a failed accept.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// How long an answered connection may go on sending.
 const DRAIN_TIME: Duration = Duration::from_secs(5);
 
@@ -71,7 +73,11 @@ async fn serve(listener: TcpListener, router: Router, shared: Arc<Shared>, site:
                 Ok((stream, peer)) => {
                     connections.spawn(connection(stream, peer, router.clone(), Arc::clone(&shared), site));
                 }
-                Err(error) => tracing::warn!(%error, ?site, "accept failed"),
+                Err(error) => {
+                    // Out of file descriptors, most likely: they come back when connections end.
+                    tracing::warn!(%error, "accept failed");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
             },
             Some(_) = connections.join_next() => {}
         }

@@ -27,6 +27,8 @@ use crate::session::Session;
 use crate::shared::Shared;
 use crate::types::{TextStyle, text_value};
 
+/// Pause after a failed accept.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// A client that does not log in within this time is cut off.
 const LOGIN_TIME: Duration = Duration::from_secs(60);
 
@@ -58,7 +60,11 @@ pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
                         }
                     });
                 }
-                Err(error) => tracing::warn!(%error, "accept failed"),
+                Err(error) => {
+                    // Out of file descriptors, most likely: they come back when connections end.
+                    tracing::warn!(%error, "accept failed");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
             },
             Some(_) = connections.join_next() => {}
         }
