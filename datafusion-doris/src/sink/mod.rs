@@ -12,6 +12,9 @@
 mod committer;
 mod encoder;
 mod exec;
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used)]
+mod tests;
 mod writer;
 
 use std::fmt;

@@ -104,6 +104,10 @@ impl Column {
         Ok(Self { nulls: array.logical_nulls(), values })
     }
 
+    pub(super) fn has_nulls(&self) -> bool {
+        matches!(self.values, Values::Null) || self.nulls.as_ref().is_some_and(|nulls| nulls.null_count() > 0)
+    }
+
     pub(super) fn is_null(&self, row: usize) -> bool {
         matches!(self.values, Values::Null) || self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row))
     }

@@ -4,6 +4,9 @@ mod column;
 mod csv;
 mod digits;
 mod json;
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used)]
+mod tests;
 
 use std::fmt;
 
@@ -29,14 +32,22 @@ pub(crate) trait Encoder: fmt::Debug + Send {
 pub(crate) struct RowLayout {
     /// `db.table`, for errors.
     table: String,
-    /// Name and index in the batch.
-    columns: Vec<(String, usize)>,
+    columns: Vec<Target>,
     /// Index of the change-kind column.
     change_kind: Option<usize>,
     /// Write the delete sign after the columns.
     delete_sign: bool,
     /// Drop `-U` rows; otherwise they delete their key.
     ignore_update_before: bool,
+}
+
+/// One written column.
+#[derive(Debug, Clone)]
+struct Target {
+    name: String,
+    /// Index in the batch.
+    at: usize,
+    nullable: bool,
 }
 
 /// What becomes of a row.
@@ -97,7 +108,7 @@ impl RowLayout {
         for (at, field) in schema.fields().iter().enumerate().filter(|(at, _)| Some(*at) != change_kind) {
             column::supported(field.data_type())
                 .map_err(|reason| Error::schema(&table, format!("column '{}': {reason}", field.name())))?;
-            columns.push((field.name().clone(), at));
+            columns.push(Target { name: field.name().clone(), at, nullable: field.is_nullable() });
         }
         if columns.is_empty() {
             return Err(Error::schema(table, "the input has no columns to write"));
@@ -113,7 +124,7 @@ impl RowLayout {
 
     /// Names of the written columns, in order, without the delete sign.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        self.columns.iter().map(|(name, _)| name.as_str())
+        self.columns.iter().map(|column| column.name.as_str())
     }
 
     /// Whether rows end with the delete sign.
@@ -122,13 +133,26 @@ impl RowLayout {
     }
 
     fn prepare(&self, batch: &RecordBatch) -> Result<Rows> {
-        let prepare = |(name, at): &(String, usize)| {
-            Column::new(batch.column(*at))
-                .map_err(|reason| Error::schema(&self.table, format!("column '{name}': {reason}")))
+        let prepare = |target: &Target| {
+            Column::new(batch.column(target.at))
+                .map_err(|reason| Error::schema(&self.table, format!("column '{}': {reason}", target.name)))
         };
         let columns = self.columns.iter().map(prepare).collect::<Result<Vec<_>>>()?;
         let actions = self.change_kind.map(|at| self.actions(batch, at)).transpose()?;
-        Ok(Rows { columns, actions })
+        let rows = Rows { columns, actions };
+        for (at, (target, column)) in self.columns.iter().zip(&rows.columns).enumerate() {
+            if target.nullable || !column.has_nulls() {
+                continue;
+            }
+            // A delete may know its key only.
+            let missing = |row: &usize| {
+                column.is_null(*row) && matches!(rows.action(*row), RowAction::Write(sign) if sign != Some(b'1'))
+            };
+            if let Some(row) = (0..batch.num_rows()).find(missing) {
+                return Err(self.error(at, row, "NULL in a column that is NOT NULL".into()));
+            }
+        }
+        Ok(rows)
     }
 
     fn actions(&self, batch: &RecordBatch, at: usize) -> Result<Vec<RowAction>> {
@@ -159,7 +183,7 @@ impl RowLayout {
     }
 
     fn error(&self, column: usize, row: usize, reason: String) -> Error {
-        let column = self.columns.get(column).map(|(name, _)| name.clone()).unwrap_or_default();
+        let column = self.columns.get(column).map(|column| column.name.clone()).unwrap_or_default();
         Error::Encode { table: self.table.clone(), column, row, reason }
     }
 }
