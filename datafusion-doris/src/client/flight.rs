@@ -18,7 +18,8 @@ use arrow_flight::{Action, FlightDescriptor, FlightInfo, HandshakeRequest, Ticke
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use datafusion::common::runtime::SpawnedTask;
-use futures::{Stream, StreamExt, TryStreamExt};
+use futures::future::BoxFuture;
+use futures::{FutureExt, Stream, StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 use prost::Message;
 use tokio::sync::mpsc;
@@ -137,7 +138,12 @@ impl Connection {
 
 impl FlightSession {
     /// Logs in at `authority` and sets `variables`, whose values are SQL texts.
-    pub(super) async fn open(client: &DorisClient, authority: &str, variables: &[(&str, &str)]) -> Result<Self> {
+    pub(super) fn open<'a>(
+        client: &'a DorisClient,
+        authority: &'a str,
+        variables: &'a [(&'a str, &'a str)],
+    ) -> BoxFuture<'a, Result<Self>> {
+        async move {
         let options = client.options();
         let url = format!("http://{authority}");
         let channel = client.channels().get(&url, options)?;
@@ -164,6 +170,8 @@ impl FlightSession {
         }
         Ok(session)
     }
+        .boxed()
+    }
 
     /// `host:port` of the FE of this session.
     pub fn authority(&self) -> &str {
@@ -178,7 +186,8 @@ impl FlightSession {
     ///
     /// # Errors
     /// [`Error::Server`] with the server's text and code, [`Error::Auth`], [`Error::Transport`].
-    pub async fn query(&mut self, sql: &str) -> Result<FlightQuery> {
+    pub fn query<'a>(&'a mut self, sql: &'a str) -> BoxFuture<'a, Result<FlightQuery>> {
+        async move {
         let command = CommandStatementQuery { query: sql.to_string(), transaction_id: None };
         let descriptor = FlightDescriptor::new_cmd(command.as_any().encode_to_vec());
         let mut service = self.connection.service(self.connection.channel.clone());
@@ -188,6 +197,8 @@ impl FlightSession {
             .map_err(|status| status_error(&self.authority, "the statement", status))?
             .into_inner();
         self.plan_result(info)
+    }
+        .boxed()
     }
 
     fn plan_result(&self, info: FlightInfo) -> Result<FlightQuery> {

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
 use super::DorisClient;
@@ -111,8 +113,11 @@ impl DorisClient {
     ///
     /// # Errors
     /// [`Error::Server`] with the server's text, [`Error::Auth`], [`Error::Transport`].
-    pub async fn statement(&self, sql: &str) -> Result<StatementRows> {
+    pub fn statement<'a>(&'a self, sql: &'a str) -> BoxFuture<'a, Result<StatementRows>> {
+        async move {
         self.on_any_frontend(|node| self.statement_at(node, sql)).await
+    }
+        .boxed()
     }
 
     async fn statement_at(&self, node: String, sql: &str) -> Result<StatementRows> {
@@ -133,7 +138,8 @@ impl DorisClient {
     /// # Errors
     /// [`Error::Schema`] when the table does not exist or has a type this crate does not know; [`Error::Auth`],
     /// [`Error::Transport`].
-    pub async fn table_schema(&self, table: &TableIdent) -> Result<TableSchema> {
+    pub fn table_schema<'a>(&'a self, table: &'a TableIdent) -> BoxFuture<'a, Result<TableSchema>> {
+        async move {
         let described = self.statement(&format!("DESC {}", quote_table(table))).await.map_err(|error| match error {
             Error::Server { host, message, .. } => {
                 Error::schema(table, format!("{host} cannot describe it: {message}"))
@@ -166,12 +172,15 @@ impl DorisClient {
         }
         Ok(TableSchema { table: table.clone(), model, columns, properties: properties_of(&ddl) })
     }
+        .boxed()
+    }
 
     /// Tablets that a scan of `table` with `filter` (a Doris condition) touches, by tablet id.
     ///
     /// # Errors
     /// [`Error::Server`] when the server cannot plan it, for example for views.
-    pub async fn tablets(&self, table: &TableIdent, filter: Option<&str>) -> Result<Vec<Tablet>> {
+    pub fn tablets<'a>(&'a self, table: &'a TableIdent, filter: Option<&'a str>) -> BoxFuture<'a, Result<Vec<Tablet>>> {
+        async move {
         let condition = filter.map(|filter| format!(" WHERE {filter}")).unwrap_or_default();
         let body = json!({ "sql": format!("SELECT * FROM {}{condition}", quote_table(table)) });
         let path = format!("/api/{}/{}/_query_plan", escape(&table.database), escape(&table.table));
@@ -188,6 +197,8 @@ impl DorisClient {
         })
         .await
     }
+        .boxed()
+    }
 
     /// The cluster's current timestamp: `information_schema.tso_status`, or `/api/tso` where that table does not
     /// exist; each is asked of every FE before giving up.
@@ -202,7 +213,8 @@ impl DorisClient {
     ///
     /// # Errors
     /// As [`Self::current_tso`].
-    pub async fn tso_status(&self) -> Result<TsoStatus> {
+    pub fn tso_status(&self) -> BoxFuture<'_, Result<TsoStatus>> {
+        async move {
         let operation = "asking for the current tso";
         let from_table = self.ask_frontends(true, |node| async move {
             let rows = self.statement_at(node.clone(), "SELECT * FROM information_schema.tso_status").await?;
@@ -222,12 +234,15 @@ impl DorisClient {
             tracing::warn!(error = %table_error, "information_schema.tso_status did not answer, nor did /api/tso");
         })
     }
+        .boxed()
+    }
 
     /// State of the transaction behind `label`, asked of every FE until one answers.
     ///
     /// # Errors
     /// [`Error::Transport`] or [`Error::Server`] when no FE could tell: the state is still open then.
-    pub async fn label_state(&self, db: &str, label: &str) -> Result<LabelState> {
+    pub fn label_state<'a>(&'a self, db: &'a str, label: &'a str) -> BoxFuture<'a, Result<LabelState>> {
+        async move {
         let path = format!("/api/{}/get_load_state?label={}", escape(db), escape(label));
         let operation = format!("asking for the state of label {label}");
         let (path, operation) = (path.as_str(), operation.as_str());
@@ -238,9 +253,12 @@ impl DorisClient {
         })
         .await
     }
+        .boxed()
+    }
 
     /// BEs that are alive, as the FE sees it: `host:http_port`.
-    pub(super) async fn alive_backends(&self) -> Result<Vec<String>> {
+    pub(super) fn alive_backends(&self) -> BoxFuture<'_, Result<Vec<String>>> {
+        async move {
         let operation = "listing backends";
         self.ask_frontends(true, |node| async move {
             let data = self.get(&node, "/api/backends?is_alive=true", operation, Envelope::Object).await?;
@@ -254,13 +272,16 @@ impl DorisClient {
         })
         .await
     }
+        .boxed()
+    }
 
     /// Logs in at an FE's Arrow Flight SQL service and sets session variables, given as name and SQL text of the
     /// value (`("time_zone", "'+00:00'")`). The port is `source.flight-sql-port`, or discovered by `SHOW FRONTENDS`.
     ///
     /// # Errors
     /// [`Error::Auth`], [`Error::Config`] when the service is switched off, [`Error::Transport`].
-    pub async fn open_flight(&self, session_vars: &[(&str, &str)]) -> Result<FlightSession> {
+    pub fn open_flight<'a>(&'a self, session_vars: &'a [(&'a str, &'a str)]) -> BoxFuture<'a, Result<FlightSession>> {
+        async move {
         self.on_any_frontend(|node| async move {
             let port = match self.options().flight_port {
                 Some(port) => port,
@@ -269,6 +290,8 @@ impl DorisClient {
             FlightSession::open(self, &format!("{}:{port}", host_of(&node)), session_vars).await
         })
         .await
+    }
+        .boxed()
     }
 
     async fn flight_port(&self, node: &str) -> Result<u16> {

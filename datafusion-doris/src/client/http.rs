@@ -5,6 +5,8 @@ use std::time::Duration;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use bytes::{Bytes, BytesMut};
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, LOCATION};
 use http::{Method, StatusCode};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -128,14 +130,15 @@ impl Http {
     /// # Errors
     /// [`Error::Transport`] with `retry` as the caller says the request is: [`Retry::SameLabel`] also when the
     /// connection could not be made at all, else `when_lost`.
-    pub(super) async fn send(
-        &self,
-        node: &str,
-        path: &str,
-        operation: &str,
+    pub(super) fn send<'a>(
+        &'a self,
+        node: &'a str,
+        path: &'a str,
+        operation: &'a str,
         request: Request,
         when_lost: Retry,
-    ) -> Result<Answer> {
+    ) -> BoxFuture<'a, Result<Answer>> {
+        async move {
         let mut url = url(node, path)?;
         for _ in 0..=MAX_REDIRECTS {
             let host = authority(&url);
@@ -163,18 +166,21 @@ impl Http {
         }
         Err(too_many_redirects(&url, operation))
     }
+        .boxed()
+    }
 
     /// Asks `node` where a load to `path` goes, without sending any of its body.
     ///
     /// The request has the `Expect` header that the FE demands and an empty body, so nothing of the load can get
     /// stuck at the FE. A node that answers itself (a refusal) gives `Err` with its answer.
-    pub(super) async fn resolve_load(
-        &self,
-        node: &str,
-        path: &str,
-        operation: &str,
-        headers: &HeaderMap,
-    ) -> Result<std::result::Result<Url, Answer>> {
+    pub(super) fn resolve_load<'a>(
+        &'a self,
+        node: &'a str,
+        path: &'a str,
+        operation: &'a str,
+        headers: &'a HeaderMap,
+    ) -> BoxFuture<'a, Result<std::result::Result<Url, Answer>>> {
+        async move {
         let url = url(node, path)?;
         let host = authority(&url);
         let mut request = Request::put(headers.clone());
@@ -202,15 +208,18 @@ impl Http {
             Step::Answer(status, body) => Ok(Err(Answer { host, status, body })),
         }
     }
+        .boxed()
+    }
 
     /// Sends a load's body to `url` and reads the answer; no time limit of its own.
-    pub(super) async fn put_stream(
-        &self,
+    pub(super) fn put_stream<'a>(
+        &'a self,
         url: Url,
-        operation: &str,
+        operation: &'a str,
         mut headers: HeaderMap,
         body: reqwest::Body,
-    ) -> Result<Answer> {
+    ) -> BoxFuture<'a, Result<Answer>> {
+        async move {
         let host = authority(&url);
         headers.insert(AUTHORIZATION, self.authorization.clone());
         headers.insert(http::header::EXPECT, HeaderValue::from_static("100-continue"));
@@ -233,6 +242,8 @@ impl Http {
                     .into(),
             }),
         }
+    }
+        .boxed()
     }
 
     fn start(&self, client: &reqwest::Client, url: &Url, request: &Request) -> reqwest::RequestBuilder {

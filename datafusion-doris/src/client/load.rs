@@ -8,7 +8,8 @@ use std::time::Duration;
 use ::http::HeaderMap;
 use bytes::Bytes;
 use datafusion::common::runtime::SpawnedTask;
-use futures::Stream;
+use futures::future::BoxFuture;
+use futures::{FutureExt, Stream};
 use reqwest::Url;
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -210,7 +211,8 @@ impl DorisClient {
     ///
     /// # Errors
     /// [`Error::StreamLoad`] when the FE refuses, [`Error::Auth`], [`Error::Transport`]; nothing was loaded then.
-    pub async fn stream_load(&self, load: StreamLoad) -> Result<OpenLoad> {
+    pub fn stream_load(&self, load: StreamLoad) -> BoxFuture<'_, Result<OpenLoad>> {
+        async move {
         let table = load.table.to_string();
         let path = format!("/api/{}/{}/_stream_load", escape(&load.table.database), escape(&load.table.table));
         let operation = format!("load {} into {table}", load.label);
@@ -229,6 +231,8 @@ impl DorisClient {
         let timeout = load.headers.get("timeout").and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs);
         let answer_timeout = timeout.map_or(ANSWER_TIMEOUT, |timeout| timeout + self.options().read_timeout);
         Ok(OpenLoad { table, label: load.label, host, answer_timeout, state: State::Sending { body, answer } })
+    }
+        .boxed()
     }
 
     /// The BE for a load: named by the options, by the FE's list of backends, or by the FE's redirect.
@@ -275,7 +279,13 @@ impl DorisClient {
     ///
     /// # Errors
     /// [`Error::Transport`] with [`Retry::AskLabelState`] when the answer was lost: the operation may have happened.
-    pub async fn finish_txn(&self, db: &str, operation: TxnOperation, txn: TxnRef) -> Result<TxnAnswer> {
+    pub fn finish_txn<'a>(
+        &'a self,
+        db: &'a str,
+        operation: TxnOperation,
+        txn: TxnRef,
+    ) -> BoxFuture<'a, Result<TxnAnswer>> {
+        async move {
         let path = format!("/api/{}/_stream_load_2pc", escape(db));
         let what = format!("{operation} of {txn}");
         let pairs = txn_headers(operation, &txn);
@@ -297,6 +307,8 @@ impl DorisClient {
         let body: Value = serde_json::from_str(&answer.body).unwrap_or(Value::Null);
         let message = body.get("msg").and_then(Value::as_str).unwrap_or_default().to_string();
         Ok(TxnAnswer { outcome, host: answer.host, message })
+    }
+        .boxed()
     }
 }
 

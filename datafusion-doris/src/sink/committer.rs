@@ -12,6 +12,15 @@ use crate::protocol::{
     LabelState, NextStep, PendingOperation, TxnOperation, TxnOutcome, TxnRef, after_unknown_outcome,
 };
 
+/// What an abort found.
+#[derive(Debug)]
+pub(super) enum Aborted {
+    /// Nothing of the load is left.
+    Gone,
+    /// It had been committed; the server's text.
+    Committed(String),
+}
+
 /// Ends transactions of one sink. All operations are idempotent.
 #[derive(Debug, Clone)]
 pub(super) struct Committer {
@@ -82,6 +91,16 @@ impl Committer {
     /// # Errors
     /// [`Error::Transaction`]: with [`Retry::Never`] when it is committed already, so its rows stay.
     pub(super) async fn abort(&self, load: &Committable) -> Result<()> {
+        match self.abort_unless_committed(load).await? {
+            Aborted::Gone => Ok(()),
+            Aborted::Committed(message) => {
+                Err(failure("abort", load, format!("it is committed: {message}"), Retry::Never))
+            }
+        }
+    }
+
+    /// [`Self::abort`], where finding the load committed is an answer too.
+    pub(super) async fn abort_unless_committed(&self, load: &Committable) -> Result<Aborted> {
         let failed = |reason: String, retry| failure("abort", load, reason, retry);
         let mut backoff = Backoff::new();
         let mut last = None;
@@ -90,11 +109,9 @@ impl Committer {
                 tokio::time::sleep(backoff.next_pause()).await;
             }
             match self.client.finish_txn(&load.db, TxnOperation::Abort, txn_of(load)).await {
-                Ok(answer) if answer.outcome.fulfils(TxnOperation::Abort) => return Ok(()),
+                Ok(answer) if answer.outcome.fulfils(TxnOperation::Abort) => return Ok(Aborted::Gone),
                 Ok(answer) => match answer.outcome {
-                    TxnOutcome::AlreadyCommitted => {
-                        return Err(failed(format!("it is committed: {}", answer.message), Retry::Never));
-                    }
+                    TxnOutcome::AlreadyCommitted => return Ok(Aborted::Committed(answer.message)),
                     TxnOutcome::Refused { retry: Retry::Never, message } => {
                         return Err(failed(message, Retry::Never));
                     }

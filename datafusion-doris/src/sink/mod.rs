@@ -31,7 +31,7 @@ use datafusion::physical_plan::metrics::{Count, ExecutionPlanMetricsSet, MetricB
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, SendableRecordBatchStream};
 use futures::StreamExt;
 
-use self::committer::Committer;
+use self::committer::{Aborted, Committer};
 use self::encoder::{CsvEncoder, Encoder, JsonEncoder, RowLayout, has_nested};
 pub use self::exec::DorisSinkExec;
 use self::writer::{LoadWriter, Loaded};
@@ -248,14 +248,11 @@ impl DataSink for DorisSink {
         let settled = match committed {
             Ok(()) => Ok(rows),
             // All or nothing: what could not be committed must not become visible later by somebody else's commit.
-            Err(error) => match self.committer.abort(&load).await {
-                Err(Error::Transaction { retry: Retry::Never, reason, .. }) if reason.contains("it is committed") => {
-                    Ok(rows)
-                }
-                aborted => {
-                    if let Err(abort_error) = aborted {
-                        tracing::warn!(label = %load.label, error = %abort_error, "load was neither committed nor aborted");
-                    }
+            Err(error) => match self.committer.abort_unless_committed(&load).await {
+                Ok(Aborted::Committed(_)) => Ok(rows),
+                Ok(Aborted::Gone) => Err(error),
+                Err(abort_error) => {
+                    tracing::warn!(label = %load.label, error = %abort_error, "load was neither committed nor aborted");
                     Err(error)
                 }
             },
