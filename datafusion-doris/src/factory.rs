@@ -8,6 +8,8 @@ use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider, TableProviderFactory};
 use datafusion::common::{Constraint, Result as DfResult};
 use datafusion::logical_expr::CreateExternalTable;
+use futures::FutureExt;
+use futures::future::BoxFuture;
 
 use crate::error::{Error, Result};
 use crate::options::{DorisOptions, OptionKey, ScanMode};
@@ -113,17 +115,34 @@ fn check_key(table: &DorisTable, declared: &[String]) -> Result<()> {
 
 #[async_trait]
 impl TableProviderFactory for DorisTableFactory {
-    async fn create(&self, _state: &dyn Session, cmd: &CreateExternalTable) -> DfResult<Arc<dyn TableProvider>> {
-        let Declaration { options, key } = Declaration::try_new(cmd)?;
+    // No `async fn`: its future would hold the statement with its expressions, see `DorisTable::scan`.
+    fn create<'life0, 'life1, 'life2, 'async_trait>(
+        &'life0 self,
+        _state: &'life1 dyn Session,
+        cmd: &'life2 CreateExternalTable,
+    ) -> BoxFuture<'async_trait, DfResult<Arc<dyn TableProvider>>>
+    where
+        'life0: 'async_trait,
+        'life1: 'async_trait,
+        'life2: 'async_trait,
+        Self: 'async_trait,
+    {
+        let Declaration { options, key } = match Declaration::try_new(cmd) {
+            Ok(declared) => declared,
+            Err(error) => return std::future::ready(Err(error.into())).boxed(),
+        };
         let mut builder = DorisTable::builder(options).with_column_defaults(cmd.column_defaults.clone());
         if !cmd.schema.fields().is_empty() {
             builder = builder.with_schema(Arc::new(cmd.schema.as_arrow().clone()));
         }
-        let table = builder.build().await?;
-        if let Some(key) = key {
-            check_key(&table, &key)?;
+        async move {
+            let table = builder.build().await?;
+            if let Some(key) = key {
+                check_key(&table, &key)?;
+            }
+            Ok(Arc::new(table) as Arc<dyn TableProvider>)
         }
-        Ok(Arc::new(table))
+        .boxed()
     }
 }
 

@@ -1,5 +1,6 @@
 //! A Doris table in DataFusion.
 
+mod defaults;
 mod schema;
 
 use std::collections::HashMap;
@@ -18,7 +19,10 @@ use datafusion::physical_expr::expressions::{Column, Literal};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
+use futures::FutureExt;
+use futures::future::BoxFuture;
 
+use self::defaults::{ColumnDefaults, with_default};
 use self::schema::{BoundSchema, KindColumn};
 use crate::changelog::{
     ChangelogRequest, ChangelogSpec, DorisChangelogExec, RowKind, changes_at_root, epoch_sources, read_schema,
@@ -52,7 +56,7 @@ pub struct DorisTable {
     doris: Arc<TableSchema>,
     bound: BoundSchema,
     constraints: Option<Constraints>,
-    defaults: HashMap<String, Expr>,
+    defaults: Arc<dyn ColumnDefaults>,
 }
 
 /// Makes a [`DorisTable`].
@@ -62,13 +66,13 @@ pub struct DorisTableBuilder {
     options: DorisOptions,
     client: Option<DorisClient>,
     declared: Option<SchemaRef>,
-    defaults: HashMap<String, Expr>,
+    defaults: Arc<dyn ColumnDefaults>,
 }
 
 impl DorisTableBuilder {
     /// A table of `options`, with the columns of the table in Doris.
     pub fn new(options: DorisOptions) -> Self {
-        Self { options, client: None, declared: None, defaults: HashMap::new() }
+        Self { options, client: None, declared: None, defaults: Arc::new(HashMap::new()) }
     }
 
     /// Uses an existing client, so that several tables of one cluster share its connections.
@@ -86,7 +90,7 @@ impl DorisTableBuilder {
 
     /// Values for columns that an INSERT leaves out, by name.
     pub fn with_column_defaults(mut self, defaults: HashMap<String, Expr>) -> Self {
-        self.defaults = defaults;
+        self.defaults = Arc::new(defaults);
         self
     }
 
@@ -105,7 +109,7 @@ impl DorisTableBuilder {
         let kind = kind_column(&options, &doris)?;
         let bound = BoundSchema::bind(&doris, declared.as_ref(), kind)?;
         if let KindColumn::Sink(name) = bound.kind() {
-            defaults.entry(name.clone()).or_insert_with(|| lit(RowKind::Insert.as_str()));
+            defaults = with_default(defaults, name, lit(RowKind::Insert.as_str()));
         }
         let constraints = match options.read.mode {
             ScanMode::Snapshot => bound.primary_key(&doris),
@@ -185,33 +189,35 @@ impl DorisTable {
         if declared_otherwise { None } else { filter_sql(filter, &self.doris) }
     }
 
-    async fn scan_snapshot(
-        &self,
-        state: &dyn Session,
-        projection: &[usize],
-        filters: &[Expr],
-        limit: Option<usize>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
+    /// The scan of the columns `columns` that `filters` and `limit` leave, not yet split.
+    fn snapshot_plan(&self, columns: &[usize], filters: &[Expr], limit: Option<usize>) -> ScanPlan {
         let conditions: Vec<Option<String>> = filters.iter().map(|filter| self.pushable(filter)).collect();
         // A limit counts rows after all filters: with one that stays here, every row has to come.
         let limit = limit.filter(|_| conditions.iter().all(Option::is_some));
         let conditions: Vec<String> = conditions.into_iter().flatten().collect();
-        let columns: Vec<usize> = projection.iter().copied().filter(|index| *index < self.bound.columns()).collect();
-        let plan = ScanPlan {
+        ScanPlan {
             table: self.doris.table.clone(),
-            columns: self.bound.stored_names(&columns),
+            columns: self.bound.stored_names(columns),
             filter: (!conditions.is_empty()).then(|| conditions.join(" AND ")),
             limit,
             splits: vec![],
-        };
-        let partitions = state.config().target_partitions();
+        }
+    }
+
+    async fn scan_snapshot(
+        &self,
+        plan: ScanPlan,
+        columns: &[usize],
+        projection: &[usize],
+        partitions: usize,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
         let plan = plan_scan(&self.client, plan, partitions, self.options.read.tablets_per_split).await?;
         let schema = Arc::new(self.bound.schema().project(projection)?);
         if plan.splits.is_empty() {
             return Ok(Arc::new(EmptyExec::new(schema)));
         }
-        let read = Arc::new(self.bound.schema().project(&columns)?);
-        let scan = DorisScanExec::new(self.client.clone(), plan, read, self.bound.types(&columns));
+        let read = Arc::new(self.bound.schema().project(columns)?);
+        let scan = DorisScanExec::new(self.client.clone(), plan, read, self.bound.types(columns));
         if columns.len() == projection.len() {
             return Ok(Arc::new(scan));
         }
@@ -342,34 +348,59 @@ impl TableProvider for DorisTable {
     }
 
     fn get_column_default(&self, column: &str) -> Option<&Expr> {
-        self.defaults.get(column)
+        self.defaults.default_of(column)
     }
 
-    async fn scan(
-        &self,
-        state: &dyn Session,
-        projection: Option<&Vec<usize>>,
-        filters: &[Expr],
+    // The two scans are no `async fn`: their futures would hold expressions, and proving inside of a future that an
+    // `Expr` may be shared costs the compiler seconds, each time. Expressions become SQL before the future is made.
+    fn scan<'life0, 'life1, 'life2, 'life3, 'async_trait>(
+        &'life0 self,
+        state: &'life1 dyn Session,
+        projection: Option<&'life2 Vec<usize>>,
+        filters: &'life3 [Expr],
         limit: Option<usize>,
-    ) -> DfResult<Arc<dyn ExecutionPlan>> {
+    ) -> BoxFuture<'async_trait, DfResult<Arc<dyn ExecutionPlan>>>
+    where
+        'life0: 'async_trait,
+        'life1: 'async_trait,
+        'life2: 'async_trait,
+        'life3: 'async_trait,
+        Self: 'async_trait,
+    {
         let args = ScanArgs::default()
             .with_projection(projection.map(Vec::as_slice))
             .with_filters(Some(filters))
             .with_limit(limit);
-        Ok(self.scan_with_args(state, args).await?.into_inner())
+        self.scan_with_args(state, args).map(|result| Ok(result?.into_inner())).boxed()
     }
 
-    async fn scan_with_args<'a>(&self, state: &dyn Session, args: ScanArgs<'a>) -> DfResult<ScanResult> {
-        let all: Vec<usize> = (0..self.bound.schema().fields().len()).collect();
-        let projection = args.projection().unwrap_or(&all);
-        let filters = args.filters().unwrap_or_default();
-        self.bound.check_readable(projection)?;
-        let plan = if self.is_changelog() {
-            self.scan_changelog(state, projection, filters)?
-        } else {
-            self.scan_snapshot(state, projection, filters, args.limit()).await?
+    fn scan_with_args<'a, 'life0, 'life1, 'async_trait>(
+        &'life0 self,
+        state: &'life1 dyn Session,
+        args: ScanArgs<'a>,
+    ) -> BoxFuture<'async_trait, DfResult<ScanResult>>
+    where
+        'a: 'async_trait,
+        'life0: 'async_trait,
+        'life1: 'async_trait,
+        Self: 'async_trait,
+    {
+        let projection = match args.projection() {
+            Some(projection) => projection.to_vec(),
+            None => (0..self.bound.schema().fields().len()).collect(),
         };
-        Ok(ScanResult::new(plan))
+        let filters = args.filters().unwrap_or_default();
+        if let Err(error) = self.bound.check_readable(&projection) {
+            return std::future::ready(Err(error.into())).boxed();
+        }
+        if self.is_changelog() {
+            let plan = self.scan_changelog(state, &projection, filters);
+            return std::future::ready(plan.map(ScanResult::new).map_err(Into::into)).boxed();
+        }
+        let columns: Vec<usize> = projection.iter().copied().filter(|index| *index < self.bound.columns()).collect();
+        let plan = self.snapshot_plan(&columns, filters, args.limit());
+        let partitions = state.config().target_partitions();
+        async move { Ok(ScanResult::new(self.scan_snapshot(plan, &columns, &projection, partitions).await?)) }.boxed()
     }
 
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> DfResult<Vec<TableProviderFilterPushDown>> {

@@ -144,32 +144,32 @@ impl FlightSession {
         variables: &'a [(&'a str, &'a str)],
     ) -> BoxFuture<'a, Result<Self>> {
         async move {
-        let options = client.options();
-        let url = format!("http://{authority}");
-        let channel = client.channels().get(&url, options)?;
-        let connect = async {
-            let bearer = handshake(channel.clone(), authority, options).await?;
-            Ok(Connection { channel, bearer, max_message_bytes: options.flight_max_message_bytes })
-        };
-        let limit = options.connect_timeout + options.read_timeout;
-        let connected = match tokio::time::timeout(limit, connect).await {
-            Ok(connected) => connected,
-            Err(elapsed) => Err(Error::Transport {
-                host: authority.to_string(),
-                operation: "arrow flight login".into(),
-                retry: Retry::SameLabel,
-                source: Box::new(elapsed),
-            }),
-        };
-        let connection = connected.inspect_err(|_| client.channels().forget(&url))?;
-        let host = host_of(authority).to_string();
-        let mut session =
-            Self { client: client.clone(), authority: authority.to_string(), host, connection, closed: false };
-        for (name, value) in variables {
-            session.query(&format!("SET {name} = {value}")).await?;
+            let options = client.options();
+            let url = format!("http://{authority}");
+            let channel = client.channels().get(&url, options)?;
+            let connect = async {
+                let bearer = handshake(channel.clone(), authority, options).await?;
+                Ok(Connection { channel, bearer, max_message_bytes: options.flight_max_message_bytes })
+            };
+            let limit = options.connect_timeout + options.read_timeout;
+            let connected = match tokio::time::timeout(limit, connect).await {
+                Ok(connected) => connected,
+                Err(elapsed) => Err(Error::Transport {
+                    host: authority.to_string(),
+                    operation: "arrow flight login".into(),
+                    retry: Retry::SameLabel,
+                    source: Box::new(elapsed),
+                }),
+            };
+            let connection = connected.inspect_err(|_| client.channels().forget(&url))?;
+            let host = host_of(authority).to_string();
+            let mut session =
+                Self { client: client.clone(), authority: authority.to_string(), host, connection, closed: false };
+            for (name, value) in variables {
+                session.query(&format!("SET {name} = {value}")).await?;
+            }
+            Ok(session)
         }
-        Ok(session)
-    }
         .boxed()
     }
 
@@ -188,16 +188,16 @@ impl FlightSession {
     /// [`Error::Server`] with the server's text and code, [`Error::Auth`], [`Error::Transport`].
     pub fn query<'a>(&'a mut self, sql: &'a str) -> BoxFuture<'a, Result<FlightQuery>> {
         async move {
-        let command = CommandStatementQuery { query: sql.to_string(), transaction_id: None };
-        let descriptor = FlightDescriptor::new_cmd(command.as_any().encode_to_vec());
-        let mut service = self.connection.service(self.connection.channel.clone());
-        let info = service
-            .get_flight_info(self.connection.request(descriptor))
-            .await
-            .map_err(|status| status_error(&self.authority, "the statement", status))?
-            .into_inner();
-        self.plan_result(info)
-    }
+            let command = CommandStatementQuery { query: sql.to_string(), transaction_id: None };
+            let descriptor = FlightDescriptor::new_cmd(command.as_any().encode_to_vec());
+            let mut service = self.connection.service(self.connection.channel.clone());
+            let info = service
+                .get_flight_info(self.connection.request(descriptor))
+                .await
+                .map_err(|status| status_error(&self.authority, "the statement", status))?
+                .into_inner();
+            self.plan_result(info)
+        }
         .boxed()
     }
 

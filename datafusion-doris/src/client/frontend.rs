@@ -114,10 +114,7 @@ impl DorisClient {
     /// # Errors
     /// [`Error::Server`] with the server's text, [`Error::Auth`], [`Error::Transport`].
     pub fn statement<'a>(&'a self, sql: &'a str) -> BoxFuture<'a, Result<StatementRows>> {
-        async move {
-        self.on_any_frontend(|node| self.statement_at(node, sql)).await
-    }
-        .boxed()
+        async move { self.on_any_frontend(|node| self.statement_at(node, sql)).await }.boxed()
     }
 
     async fn statement_at(&self, node: String, sql: &str) -> Result<StatementRows> {
@@ -140,38 +137,39 @@ impl DorisClient {
     /// [`Error::Transport`].
     pub fn table_schema<'a>(&'a self, table: &'a TableIdent) -> BoxFuture<'a, Result<TableSchema>> {
         async move {
-        let described = self.statement(&format!("DESC {}", quote_table(table))).await.map_err(|error| match error {
-            Error::Server { host, message, .. } => {
-                Error::schema(table, format!("{host} cannot describe it: {message}"))
+            let described =
+                self.statement(&format!("DESC {}", quote_table(table))).await.map_err(|error| match error {
+                    Error::Server { host, message, .. } => {
+                        Error::schema(table, format!("{host} cannot describe it: {message}"))
+                    }
+                    other => other,
+                })?;
+            let columns = columns_of(table, &described)?;
+            let path = format!("/api/{}/{}/_schema", escape(&table.database), escape(&table.table));
+            let operation = format!("the schema of {table}");
+            let rest = self.on_any_frontend(|node| {
+                let (path, operation) = (path.as_str(), operation.as_str());
+                async move { self.get(&node, path, operation, Envelope::Object).await }
+            });
+            let mut model = match rest.await {
+                Ok(data) => data.get("keysType").and_then(Value::as_str).and_then(KeyModel::parse),
+                // Views and external tables are not served here.
+                Err(Error::Server { .. }) => None,
+                Err(error) => return Err(error),
+            };
+            let ddl = match self.statement(&format!("SHOW CREATE TABLE {}", quote_table(table))).await {
+                Ok(rows) => rows.value(0, "Create Table").unwrap_or_default().to_string(),
+                Err(Error::Server { message, .. }) => {
+                    tracing::debug!(%table, message, "no SHOW CREATE TABLE");
+                    String::new()
+                }
+                Err(error) => return Err(error),
+            };
+            if model.is_none() {
+                model = model_of(&ddl);
             }
-            other => other,
-        })?;
-        let columns = columns_of(table, &described)?;
-        let path = format!("/api/{}/{}/_schema", escape(&table.database), escape(&table.table));
-        let operation = format!("the schema of {table}");
-        let rest = self.on_any_frontend(|node| {
-            let (path, operation) = (path.as_str(), operation.as_str());
-            async move { self.get(&node, path, operation, Envelope::Object).await }
-        });
-        let mut model = match rest.await {
-            Ok(data) => data.get("keysType").and_then(Value::as_str).and_then(KeyModel::parse),
-            // Views and external tables are not served here.
-            Err(Error::Server { .. }) => None,
-            Err(error) => return Err(error),
-        };
-        let ddl = match self.statement(&format!("SHOW CREATE TABLE {}", quote_table(table))).await {
-            Ok(rows) => rows.value(0, "Create Table").unwrap_or_default().to_string(),
-            Err(Error::Server { message, .. }) => {
-                tracing::debug!(%table, message, "no SHOW CREATE TABLE");
-                String::new()
-            }
-            Err(error) => return Err(error),
-        };
-        if model.is_none() {
-            model = model_of(&ddl);
+            Ok(TableSchema { table: table.clone(), model, columns, properties: properties_of(&ddl) })
         }
-        Ok(TableSchema { table: table.clone(), model, columns, properties: properties_of(&ddl) })
-    }
         .boxed()
     }
 
@@ -181,22 +179,22 @@ impl DorisClient {
     /// [`Error::Server`] when the server cannot plan it, for example for views.
     pub fn tablets<'a>(&'a self, table: &'a TableIdent, filter: Option<&'a str>) -> BoxFuture<'a, Result<Vec<Tablet>>> {
         async move {
-        let condition = filter.map(|filter| format!(" WHERE {filter}")).unwrap_or_default();
-        let body = json!({ "sql": format!("SELECT * FROM {}{condition}", quote_table(table)) });
-        let path = format!("/api/{}/{}/_query_plan", escape(&table.database), escape(&table.table));
-        let operation = format!("planning a scan of {table}");
-        let (path, operation, body) = (path.as_str(), operation.as_str(), &body);
-        self.on_any_frontend(|node| async move {
-            let request = Request::post_json(body);
-            let answer = self.inner.http.send(&node, path, operation, request, Retry::SameLabel).await?;
-            let data = envelope_data(&answer, operation, Envelope::Object)?;
-            tablets_of(&data).ok_or_else(|| {
-                let reason = Malformed("a query plan without tablets".into());
-                malformed(&answer.host, operation, reason)
+            let condition = filter.map(|filter| format!(" WHERE {filter}")).unwrap_or_default();
+            let body = json!({ "sql": format!("SELECT * FROM {}{condition}", quote_table(table)) });
+            let path = format!("/api/{}/{}/_query_plan", escape(&table.database), escape(&table.table));
+            let operation = format!("planning a scan of {table}");
+            let (path, operation, body) = (path.as_str(), operation.as_str(), &body);
+            self.on_any_frontend(|node| async move {
+                let request = Request::post_json(body);
+                let answer = self.inner.http.send(&node, path, operation, request, Retry::SameLabel).await?;
+                let data = envelope_data(&answer, operation, Envelope::Object)?;
+                tablets_of(&data).ok_or_else(|| {
+                    let reason = Malformed("a query plan without tablets".into());
+                    malformed(&answer.host, operation, reason)
+                })
             })
-        })
-        .await
-    }
+            .await
+        }
         .boxed()
     }
 
@@ -215,25 +213,25 @@ impl DorisClient {
     /// As [`Self::current_tso`].
     pub fn tso_status(&self) -> BoxFuture<'_, Result<TsoStatus>> {
         async move {
-        let operation = "asking for the current tso";
-        let from_table = self.ask_frontends(true, |node| async move {
-            let rows = self.statement_at(node.clone(), "SELECT * FROM information_schema.tso_status").await?;
-            let row = rows.rows.first().ok_or_else(|| Malformed("information_schema.tso_status is empty".into()));
-            row.and_then(|row| TsoStatus::from_row(&rows.columns, row))
-                .map_err(|reason| malformed(&node, operation, reason))
-        });
-        let table_error = match from_table.await {
-            Ok(status) => return Ok(status),
-            Err(error) => error,
-        };
-        let from_api = self.ask_frontends(true, |node| async move {
-            let data = self.get(&node, "/api/tso", operation, Envelope::Object).await?;
-            TsoStatus::from_api(&data).map_err(|reason| malformed(&node, operation, reason))
-        });
-        from_api.await.inspect_err(|_| {
-            tracing::warn!(error = %table_error, "information_schema.tso_status did not answer, nor did /api/tso");
-        })
-    }
+            let operation = "asking for the current tso";
+            let from_table = self.ask_frontends(true, |node| async move {
+                let rows = self.statement_at(node.clone(), "SELECT * FROM information_schema.tso_status").await?;
+                let row = rows.rows.first().ok_or_else(|| Malformed("information_schema.tso_status is empty".into()));
+                row.and_then(|row| TsoStatus::from_row(&rows.columns, row))
+                    .map_err(|reason| malformed(&node, operation, reason))
+            });
+            let table_error = match from_table.await {
+                Ok(status) => return Ok(status),
+                Err(error) => error,
+            };
+            let from_api = self.ask_frontends(true, |node| async move {
+                let data = self.get(&node, "/api/tso", operation, Envelope::Object).await?;
+                TsoStatus::from_api(&data).map_err(|reason| malformed(&node, operation, reason))
+            });
+            from_api.await.inspect_err(|_| {
+                tracing::warn!(error = %table_error, "information_schema.tso_status did not answer, nor did /api/tso");
+            })
+        }
         .boxed()
     }
 
@@ -243,35 +241,35 @@ impl DorisClient {
     /// [`Error::Transport`] or [`Error::Server`] when no FE could tell: the state is still open then.
     pub fn label_state<'a>(&'a self, db: &'a str, label: &'a str) -> BoxFuture<'a, Result<LabelState>> {
         async move {
-        let path = format!("/api/{}/get_load_state?label={}", escape(db), escape(label));
-        let operation = format!("asking for the state of label {label}");
-        let (path, operation) = (path.as_str(), operation.as_str());
-        self.ask_frontends(true, |node| async move {
-            let data = self.get(&node, path, operation, Envelope::Text).await?;
-            let text = data.as_str().unwrap_or_default();
-            text.parse::<LabelState>().map_err(|reason| malformed(&node, operation, reason))
-        })
-        .await
-    }
+            let path = format!("/api/{}/get_load_state?label={}", escape(db), escape(label));
+            let operation = format!("asking for the state of label {label}");
+            let (path, operation) = (path.as_str(), operation.as_str());
+            self.ask_frontends(true, |node| async move {
+                let data = self.get(&node, path, operation, Envelope::Text).await?;
+                let text = data.as_str().unwrap_or_default();
+                text.parse::<LabelState>().map_err(|reason| malformed(&node, operation, reason))
+            })
+            .await
+        }
         .boxed()
     }
 
     /// BEs that are alive, as the FE sees it: `host:http_port`.
     pub(super) fn alive_backends(&self) -> BoxFuture<'_, Result<Vec<String>>> {
         async move {
-        let operation = "listing backends";
-        self.ask_frontends(true, |node| async move {
-            let data = self.get(&node, "/api/backends?is_alive=true", operation, Envelope::Object).await?;
-            let address = |backend: &Value| {
-                let host = backend.get("ip")?.as_str()?;
-                let host = if host.contains(':') { format!("[{host}]") } else { host.to_string() };
-                Some(format!("{host}:{}", backend.get("http_port")?.as_u64()?))
-            };
-            let backends = data.get("backends").and_then(Value::as_array);
-            Ok(backends.map(|list| list.iter().filter_map(address).collect()).unwrap_or_default())
-        })
-        .await
-    }
+            let operation = "listing backends";
+            self.ask_frontends(true, |node| async move {
+                let data = self.get(&node, "/api/backends?is_alive=true", operation, Envelope::Object).await?;
+                let address = |backend: &Value| {
+                    let host = backend.get("ip")?.as_str()?;
+                    let host = if host.contains(':') { format!("[{host}]") } else { host.to_string() };
+                    Some(format!("{host}:{}", backend.get("http_port")?.as_u64()?))
+                };
+                let backends = data.get("backends").and_then(Value::as_array);
+                Ok(backends.map(|list| list.iter().filter_map(address).collect()).unwrap_or_default())
+            })
+            .await
+        }
         .boxed()
     }
 
@@ -282,15 +280,15 @@ impl DorisClient {
     /// [`Error::Auth`], [`Error::Config`] when the service is switched off, [`Error::Transport`].
     pub fn open_flight<'a>(&'a self, session_vars: &'a [(&'a str, &'a str)]) -> BoxFuture<'a, Result<FlightSession>> {
         async move {
-        self.on_any_frontend(|node| async move {
-            let port = match self.options().flight_port {
-                Some(port) => port,
-                None => self.flight_port(&node).await?,
-            };
-            FlightSession::open(self, &format!("{}:{port}", host_of(&node)), session_vars).await
-        })
-        .await
-    }
+            self.on_any_frontend(|node| async move {
+                let port = match self.options().flight_port {
+                    Some(port) => port,
+                    None => self.flight_port(&node).await?,
+                };
+                FlightSession::open(self, &format!("{}:{port}", host_of(&node)), session_vars).await
+            })
+            .await
+        }
         .boxed()
     }
 

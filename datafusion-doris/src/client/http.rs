@@ -139,33 +139,33 @@ impl Http {
         when_lost: Retry,
     ) -> BoxFuture<'a, Result<Answer>> {
         async move {
-        let mut url = url(node, path)?;
-        for _ in 0..=MAX_REDIRECTS {
-            let host = authority(&url);
-            let exchange = async {
-                let response = self.start(&self.metadata, &url, &request).send().await?;
-                let status = response.status();
-                if status.is_redirection() {
-                    return Ok(Step::Redirect(location(response.headers())));
+            let mut url = url(node, path)?;
+            for _ in 0..=MAX_REDIRECTS {
+                let host = authority(&url);
+                let exchange = async {
+                    let response = self.start(&self.metadata, &url, &request).send().await?;
+                    let status = response.status();
+                    if status.is_redirection() {
+                        return Ok(Step::Redirect(location(response.headers())));
+                    }
+                    Ok(Step::Answer(status, read_body(response).await?))
+                };
+                let step = match tokio::time::timeout(self.read_timeout, exchange).await {
+                    Ok(step) => step.map_err(|error| transport_error(&host, operation, when_lost, error)),
+                    Err(elapsed) => Err(Error::Transport {
+                        host: host.clone(),
+                        operation: operation.to_string(),
+                        retry: when_lost,
+                        source: Box::new(elapsed),
+                    }),
+                };
+                match step? {
+                    Step::Answer(status, body) => return Ok(Answer { host, status, body }),
+                    Step::Redirect(location) => url = target(&url, location.as_deref())?,
                 }
-                Ok(Step::Answer(status, read_body(response).await?))
-            };
-            let step = match tokio::time::timeout(self.read_timeout, exchange).await {
-                Ok(step) => step.map_err(|error| transport_error(&host, operation, when_lost, error)),
-                Err(elapsed) => Err(Error::Transport {
-                    host: host.clone(),
-                    operation: operation.to_string(),
-                    retry: when_lost,
-                    source: Box::new(elapsed),
-                }),
-            };
-            match step? {
-                Step::Answer(status, body) => return Ok(Answer { host, status, body }),
-                Step::Redirect(location) => url = target(&url, location.as_deref())?,
             }
+            Err(too_many_redirects(&url, operation))
         }
-        Err(too_many_redirects(&url, operation))
-    }
         .boxed()
     }
 
@@ -181,33 +181,33 @@ impl Http {
         headers: &'a HeaderMap,
     ) -> BoxFuture<'a, Result<std::result::Result<Url, Answer>>> {
         async move {
-        let url = url(node, path)?;
-        let host = authority(&url);
-        let mut request = Request::put(headers.clone());
-        request.headers.insert(http::header::EXPECT, HeaderValue::from_static("100-continue"));
-        let exchange = async {
-            let response = self.start(&self.load, &url, &request).send().await?;
-            let status = response.status();
-            if status.is_redirection() {
-                return Ok(Step::Redirect(location(response.headers())));
+            let url = url(node, path)?;
+            let host = authority(&url);
+            let mut request = Request::put(headers.clone());
+            request.headers.insert(http::header::EXPECT, HeaderValue::from_static("100-continue"));
+            let exchange = async {
+                let response = self.start(&self.load, &url, &request).send().await?;
+                let status = response.status();
+                if status.is_redirection() {
+                    return Ok(Step::Redirect(location(response.headers())));
+                }
+                Ok(Step::Answer(status, read_body(response).await?))
+            };
+            // Nothing was loaded yet: whatever happens here, the load may be tried again.
+            let step = tokio::time::timeout(self.read_timeout, exchange)
+                .await
+                .map_err(|elapsed| Error::Transport {
+                    host: host.clone(),
+                    operation: operation.to_string(),
+                    retry: Retry::SameLabel,
+                    source: Box::new(elapsed),
+                })?
+                .map_err(|error| transport_error(&host, operation, Retry::SameLabel, error))?;
+            match step {
+                Step::Redirect(location) => Ok(Ok(target(&url, location.as_deref())?)),
+                Step::Answer(status, body) => Ok(Err(Answer { host, status, body })),
             }
-            Ok(Step::Answer(status, read_body(response).await?))
-        };
-        // Nothing was loaded yet: whatever happens here, the load may be tried again.
-        let step = tokio::time::timeout(self.read_timeout, exchange)
-            .await
-            .map_err(|elapsed| Error::Transport {
-                host: host.clone(),
-                operation: operation.to_string(),
-                retry: Retry::SameLabel,
-                source: Box::new(elapsed),
-            })?
-            .map_err(|error| transport_error(&host, operation, Retry::SameLabel, error))?;
-        match step {
-            Step::Redirect(location) => Ok(Ok(target(&url, location.as_deref())?)),
-            Step::Answer(status, body) => Ok(Err(Answer { host, status, body })),
         }
-    }
         .boxed()
     }
 
@@ -220,29 +220,29 @@ impl Http {
         body: reqwest::Body,
     ) -> BoxFuture<'a, Result<Answer>> {
         async move {
-        let host = authority(&url);
-        headers.insert(AUTHORIZATION, self.authorization.clone());
-        headers.insert(http::header::EXPECT, HeaderValue::from_static("100-continue"));
-        let exchange = async {
-            let response = self.load.put(url.clone()).headers(headers).body(body).send().await?;
-            let status = response.status();
-            if status.is_redirection() {
-                return Ok(Step::Redirect(location(response.headers())));
+            let host = authority(&url);
+            headers.insert(AUTHORIZATION, self.authorization.clone());
+            headers.insert(http::header::EXPECT, HeaderValue::from_static("100-continue"));
+            let exchange = async {
+                let response = self.load.put(url.clone()).headers(headers).body(body).send().await?;
+                let status = response.status();
+                if status.is_redirection() {
+                    return Ok(Step::Redirect(location(response.headers())));
+                }
+                Ok(Step::Answer(status, read_body(response).await?))
+            };
+            match exchange.await.map_err(|error| transport_error(&host, operation, Retry::AskLabelState, error))? {
+                Step::Answer(status, body) => Ok(Answer { host, status, body }),
+                // The body is under way and cannot be repeated.
+                Step::Redirect(_) => Err(Error::Transport {
+                    host,
+                    operation: operation.to_string(),
+                    retry: Retry::Never,
+                    source: "the node redirected a load that was under way; list backends, not frontends, in 'benodes'"
+                        .into(),
+                }),
             }
-            Ok(Step::Answer(status, read_body(response).await?))
-        };
-        match exchange.await.map_err(|error| transport_error(&host, operation, Retry::AskLabelState, error))? {
-            Step::Answer(status, body) => Ok(Answer { host, status, body }),
-            // The body is under way and cannot be repeated.
-            Step::Redirect(_) => Err(Error::Transport {
-                host,
-                operation: operation.to_string(),
-                retry: Retry::Never,
-                source: "the node redirected a load that was under way; list backends, not frontends, in 'benodes'"
-                    .into(),
-            }),
         }
-    }
         .boxed()
     }
 

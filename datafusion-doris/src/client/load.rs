@@ -213,25 +213,25 @@ impl DorisClient {
     /// [`Error::StreamLoad`] when the FE refuses, [`Error::Auth`], [`Error::Transport`]; nothing was loaded then.
     pub fn stream_load(&self, load: StreamLoad) -> BoxFuture<'_, Result<OpenLoad>> {
         async move {
-        let table = load.table.to_string();
-        let path = format!("/api/{}/{}/_stream_load", escape(&load.table.database), escape(&load.table.table));
-        let operation = format!("load {} into {table}", load.label);
-        let headers = header_map(load.headers.iter())?;
-        let url = self.load_target(&path, &operation, &headers, &load).await?;
+            let table = load.table.to_string();
+            let path = format!("/api/{}/{}/_stream_load", escape(&load.table.database), escape(&load.table.table));
+            let operation = format!("load {} into {table}", load.label);
+            let headers = header_map(load.headers.iter())?;
+            let url = self.load_target(&path, &operation, &headers, &load).await?;
 
-        let host = authority(&url);
-        let (body, parts) = mpsc::channel(load.buffer_count.max(1));
-        let client = self.clone();
-        let identity = (table.clone(), load.label.clone());
-        let answer = SpawnedTask::spawn(async move {
-            let body = reqwest::Body::wrap_stream(body_stream(parts));
-            let answer = client.inner.http.put_stream(url, &operation, headers, body).await?;
-            accepted(identity, &answer)
-        });
-        let timeout = load.headers.get("timeout").and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs);
-        let answer_timeout = timeout.map_or(ANSWER_TIMEOUT, |timeout| timeout + self.options().read_timeout);
-        Ok(OpenLoad { table, label: load.label, host, answer_timeout, state: State::Sending { body, answer } })
-    }
+            let host = authority(&url);
+            let (body, parts) = mpsc::channel(load.buffer_count.max(1));
+            let client = self.clone();
+            let identity = (table.clone(), load.label.clone());
+            let answer = SpawnedTask::spawn(async move {
+                let body = reqwest::Body::wrap_stream(body_stream(parts));
+                let answer = client.inner.http.put_stream(url, &operation, headers, body).await?;
+                accepted(identity, &answer)
+            });
+            let timeout = load.headers.get("timeout").and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs);
+            let answer_timeout = timeout.map_or(ANSWER_TIMEOUT, |timeout| timeout + self.options().read_timeout);
+            Ok(OpenLoad { table, label: load.label, host, answer_timeout, state: State::Sending { body, answer } })
+        }
         .boxed()
     }
 
@@ -286,28 +286,28 @@ impl DorisClient {
         txn: TxnRef,
     ) -> BoxFuture<'a, Result<TxnAnswer>> {
         async move {
-        let path = format!("/api/{}/_stream_load_2pc", escape(db));
-        let what = format!("{operation} of {txn}");
-        let pairs = txn_headers(operation, &txn);
-        let headers = header_map(pairs.iter().map(|(name, value)| (*name, value.as_str())))?;
-        let (path, what, headers) = (path.as_str(), what.as_str(), &headers);
-        // A node that was not reached did nothing (`SameLabel`): the next one is asked. A lost answer ends here.
-        let answer = if self.inner.backends.is_empty() {
-            self.on_any_frontend(|node| async move {
-                self.inner.http.send(&node, path, what, Request::put(headers.clone()), Retry::AskLabelState).await
-            })
-            .await?
-        } else {
-            let url = self.live_backend(self.inner.backends.in_order(), path, what).await?;
-            let node = format!("{}://{}", url.scheme(), authority(&url));
-            self.inner.http.send(&node, path, what, Request::put(headers.clone()), Retry::AskLabelState).await?
-        };
-        super::frontend::check_refused_login(&answer)?;
-        let outcome = classify_txn(answer.status.as_u16(), answer.body.as_bytes());
-        let body: Value = serde_json::from_str(&answer.body).unwrap_or(Value::Null);
-        let message = body.get("msg").and_then(Value::as_str).unwrap_or_default().to_string();
-        Ok(TxnAnswer { outcome, host: answer.host, message })
-    }
+            let path = format!("/api/{}/_stream_load_2pc", escape(db));
+            let what = format!("{operation} of {txn}");
+            let pairs = txn_headers(operation, &txn);
+            let headers = header_map(pairs.iter().map(|(name, value)| (*name, value.as_str())))?;
+            let (path, what, headers) = (path.as_str(), what.as_str(), &headers);
+            // A node that was not reached did nothing (`SameLabel`): the next one is asked. A lost answer ends here.
+            let answer = if self.inner.backends.is_empty() {
+                self.on_any_frontend(|node| async move {
+                    self.inner.http.send(&node, path, what, Request::put(headers.clone()), Retry::AskLabelState).await
+                })
+                .await?
+            } else {
+                let url = self.live_backend(self.inner.backends.in_order(), path, what).await?;
+                let node = format!("{}://{}", url.scheme(), authority(&url));
+                self.inner.http.send(&node, path, what, Request::put(headers.clone()), Retry::AskLabelState).await?
+            };
+            super::frontend::check_refused_login(&answer)?;
+            let outcome = classify_txn(answer.status.as_u16(), answer.body.as_bytes());
+            let body: Value = serde_json::from_str(&answer.body).unwrap_or(Value::Null);
+            let message = body.get("msg").and_then(Value::as_str).unwrap_or_default().to_string();
+            Ok(TxnAnswer { outcome, host: answer.host, message })
+        }
         .boxed()
     }
 }
