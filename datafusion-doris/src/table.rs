@@ -395,7 +395,7 @@ impl TableProvider for DorisTable {
         }
         if self.is_changelog() {
             let plan = self.scan_changelog(state, &projection, filters);
-            return std::future::ready(plan.map(ScanResult::new).map_err(Into::into)).boxed();
+            return std::future::ready(plan.map(ScanResult::new)).boxed();
         }
         let columns: Vec<usize> = projection.iter().copied().filter(|index| *index < self.bound.columns()).collect();
         let plan = self.snapshot_plan(&columns, filters, args.limit());

@@ -346,7 +346,7 @@ impl FlightQuery {
 }
 
 enum ReadState {
-    Start(Option<futures::future::BoxFuture<'static, ()>>, mpsc::Receiver<Result<RecordBatch>>),
+    Start(Option<BoxFuture<'static, ()>>, mpsc::Receiver<Result<RecordBatch>>),
     Running(Option<SpawnedTask<()>>, mpsc::Receiver<Result<RecordBatch>>),
 }
 

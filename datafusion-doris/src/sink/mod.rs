@@ -37,7 +37,7 @@ pub use self::exec::DorisSinkExec;
 use self::writer::{LoadWriter, Loaded};
 use crate::checkpoint::{Committable, Epoch, EpochSink, Generation, WriteOutcome};
 use crate::client::DorisClient;
-use crate::error::{Error, Result, Retry};
+use crate::error::{Error, Result};
 use crate::options::{SinkFormat, SinkOptions};
 use crate::protocol::LabelIdentity;
 use crate::types::{KeyModel, TableIdent, TableSchema};

@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::*;
 use crate::client::testing::{Received, Reply, Server, client, dead_address, loaded};
+use crate::error::Retry;
 use crate::types::{ColumnSchema, DorisType};
 
 fn target(model: KeyModel) -> TableSchema {
