@@ -182,6 +182,16 @@ impl Command {
         Self::with_arguments(entry.name, &arguments).ok_or(usage)
     }
 
+    /// Whether it runs a statement or waits for a job, so that its time is worth a line.
+    pub fn takes_time(&self) -> bool {
+        match self {
+            Self::Doris(_) | Self::Assert(_) | Self::AssertEmpty(_) | Self::Job { .. } => true,
+            Self::CatchUp { .. } | Self::Wait(_) | Self::Stop(_) => true,
+            Self::Connect { .. } | Self::Jobs | Self::ListTables | Self::Describe(_) => false,
+            Self::SetFormat(_) | Self::ShowFormat | Self::Timing(_) | Self::Echo(_) | Self::Help | Self::Quit => false,
+        }
+    }
+
     fn with_statement(name: &str, rest: &str) -> Option<Self> {
         if rest.is_empty() {
             return None;

@@ -145,9 +145,10 @@ pub(crate) async fn doris_statement(shell: &mut Shell, sql: &str) -> Result<()> 
                 print_batch(shell, &batch).await?;
                 shell.note(&count(rows.len() as u64)).await?;
             }
-            DorisResult::Affected(rows) => {
-                shell.note(&format!("doris: {rows} {} affected", if rows == 1 { "row" } else { "rows" })).await?
-            }
+            // What DDL and settings answer too.
+            DorisResult::Affected(0) => shell.note("doris: ok").await?,
+            DorisResult::Affected(1) => shell.note("doris: 1 row affected").await?,
+            DorisResult::Affected(rows) => shell.note(&format!("doris: {rows} rows affected")).await?,
         }
     }
     Ok(())

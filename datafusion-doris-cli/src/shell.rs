@@ -69,18 +69,19 @@ impl Shell {
     /// Whatever went wrong; nothing has been reported.
     pub async fn run_item(&mut self, item: &Item<'_>) -> Result<Flow> {
         let started = Instant::now();
-        let flow = match item.kind {
+        let (flow, takes_time) = match item.kind {
             ItemKind::Sql(sql) => {
                 let sql = substitute::in_sql(sql, self.context.dialect().as_ref(), &self.context)?;
                 exec::statement(self, &sql).await?;
-                Flow::Continue
+                (Flow::Continue, true)
             }
             ItemKind::Command(text) => {
                 let command = Command::parse(text, &self.context)?;
-                self.run_command(command).await?
+                let takes_time = command.takes_time();
+                (self.run_command(command).await?, takes_time)
             }
         };
-        if self.timing {
+        if self.timing && takes_time {
             self.note(&format!("time: {:.3} s", started.elapsed().as_secs_f64())).await?;
         }
         Ok(flow)
