@@ -145,6 +145,13 @@ fn kind_column(options: &DorisOptions, doris: &TableSchema) -> Result<KindColumn
                     "has no changelog: only DUPLICATE and UNIQUE (merge-on-write) tables can record one",
                 ));
             }
+            if !doris.records_changes() {
+                return Err(Error::schema(
+                    &doris.table,
+                    "has no changelog: create it with 'changelog.enable' = 'true' (before the rename: 'binlog.enable' = \
+                     'true' and 'binlog.format' = 'ROW')",
+                ));
+            }
             KindColumn::Source(options.read.change_kind_column.clone())
         }
     };

@@ -1,1 +1,15 @@
 //! Integration tests: one binary, one module per subject.
+//!
+//! Each test starts a sandbox of its own ([`harness::Cluster`]) and works in a database of its own, so tests run in
+//! parallel and need nothing from outside. With `DORIS_FENODES` (and `DORIS_JDBC_URL`, `DORIS_USERNAME`,
+//! `DORIS_PASSWORD`) set, tests that need no fault run against that cluster instead. Tests wait for signals, never for
+//! time.
+
+mod changelog;
+mod cli;
+mod harness;
+mod mirror;
+mod read;
+mod readme;
+mod recovery;
+mod write;

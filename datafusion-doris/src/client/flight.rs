@@ -266,10 +266,13 @@ impl Drop for FlightSession {
     fn drop(&mut self) {
         if !self.closed {
             let connection = self.connection.clone();
+            // Work that holds the client is done even when this was its last user.
+            let client = self.client.clone();
             self.client.cleanup().later("close session", async move {
                 if let Err(status) = connection.close_session().await {
                     tracing::debug!(code = ?status.code(), "close session failed");
                 }
+                drop(client);
             });
         }
     }

@@ -247,3 +247,7 @@ proptest! {
         prop_assert!(!shown.contains("S3cr3t-Text"));
     }
 }
+#[test]
+fn zz_print() {
+    std::fs::write("/tmp/table.md", crate::options::OptionKey::markdown_table()).unwrap();
+}

@@ -150,6 +150,16 @@ impl TableSchema {
             .or_else(|| self.columns.iter().find(|column| column.name.to_lowercase() == name.to_lowercase()))
     }
 
+    /// Whether the table records its changes. A table whose properties are hidden from the user may do so.
+    ///
+    /// Properties: `changelog.enable`, before the rename `binlog.enable` with `binlog.format` = `ROW`.
+    pub fn records_changes(&self) -> bool {
+        let is = |key: &str, value: &str| self.properties.get(key).is_some_and(|text| text.eq_ignore_ascii_case(value));
+        self.properties.is_empty()
+            || is("changelog.enable", "true")
+            || (is("binlog.enable", "true") && is("binlog.format", "ROW"))
+    }
+
     /// The Arrow schema a reader of the table sees: one field per column, in table order, nullability as in Doris.
     ///
     /// # Errors
@@ -174,6 +184,28 @@ impl TableSchema {
 #[allow(clippy::unwrap_used, clippy::expect_used)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn changes_are_recorded_under_either_name_of_the_property() {
+        let cases: [(&[(&str, &str)], bool); 7] = [
+            (&[], true),
+            (&[("replication_num", "1")], false),
+            (&[("changelog.enable", "true")], true),
+            (&[("changelog.enable", "false")], false),
+            (&[("binlog.enable", "true"), ("binlog.format", "ROW")], true),
+            (&[("binlog.enable", "true"), ("binlog.format", "STATEMENT_AND_SNAPSHOT")], false),
+            (&[("binlog.enable", "false"), ("binlog.format", "ROW")], false),
+        ];
+        for (properties, expected) in cases {
+            let schema = TableSchema {
+                table: TableIdent::new("db", "t"),
+                model: Some(KeyModel::Unique),
+                columns: Vec::new(),
+                properties: properties.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect(),
+            };
+            assert_eq!(schema.records_changes(), expected, "{properties:?}");
+        }
+    }
 
     #[test]
     fn table_identifier_has_two_parts() {

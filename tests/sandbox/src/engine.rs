@@ -554,6 +554,11 @@ impl Engine {
         self.txns.running_total()
     }
 
+    /// Tells of every transaction that begins or ends from now on.
+    pub(crate) fn transaction_changes(&self) -> tokio::sync::watch::Receiver<u64> {
+        self.txns.changes()
+    }
+
     /// Aborts what is past its time. The engine also does this on every access; servers call it about once a second.
     pub fn sweep(&self) {
         self.txns.expire(self.config.clock.now_ms());

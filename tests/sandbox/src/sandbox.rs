@@ -368,6 +368,19 @@ impl Sandbox {
         self.shared.engine.running_transactions()
     }
 
+    /// Waits until `condition` holds; it is asked again whenever a transaction or a Flight token begins or ends.
+    pub async fn until(&self, condition: impl Fn(&Self) -> bool) {
+        let mut transactions = self.shared.engine.transaction_changes();
+        let mut tokens = self.shared.flight_sessions.changes();
+        while !condition(self) {
+            // Both senders live as long as the sandbox.
+            tokio::select! {
+                _ = transactions.changed() => {}
+                _ = tokens.changed() => {}
+            }
+        }
+    }
+
     /// Ends all Flight tokens, as if they had expired.
     pub fn expire_flight_tokens(&self) {
         self.shared.flight_sessions.close_all();

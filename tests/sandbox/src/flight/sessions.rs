@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::random;
@@ -58,6 +59,7 @@ impl FlightSession {
 #[derive(Debug, Default)]
 pub(crate) struct FlightSessions {
     by_token: Mutex<BTreeMap<String, Arc<FlightSession>>>,
+    changed: watch::Sender<u64>,
 }
 
 impl FlightSessions {
@@ -71,6 +73,7 @@ impl FlightSessions {
             statement: Mutex::default(),
         });
         self.by_token.lock().insert(opened.token.clone(), Arc::clone(&opened));
+        self.changed.send_modify(|n| *n += 1);
         opened
     }
 
@@ -81,8 +84,10 @@ impl FlightSessions {
 
     /// Ends a token; its unread results are gone.
     pub fn close(&self, token: &str) {
-        if let Some(session) = self.by_token.lock().remove(token) {
+        let closed = self.by_token.lock().remove(token);
+        if let Some(session) = closed {
             session.statement.lock().cancel();
+            self.changed.send_modify(|n| *n += 1);
         }
     }
 
@@ -91,6 +96,12 @@ impl FlightSessions {
         for (_, session) in std::mem::take(&mut *self.by_token.lock()) {
             session.statement.lock().cancel();
         }
+        self.changed.send_modify(|n| *n += 1);
+    }
+
+    /// Tells of every token that is opened or closed from now on.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
     }
 
     /// Users of the open tokens.

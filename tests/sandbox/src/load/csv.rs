@@ -164,7 +164,11 @@ pub struct Fields {
     /// Unescaped text of all fields, one after the other.
     text: Vec<u8>,
     ends: Vec<usize>,
+    nulls: Vec<bool>,
 }
+
+/// How a CSV file writes NULL.
+const NULL: &[u8] = b"\\N";
 
 impl Fields {
     /// Number of fields.
@@ -178,10 +182,17 @@ impl Fields {
         &self.text[begin..self.ends[i]]
     }
 
+    /// Whether field `i` is NULL: `\N` as it stands in the record, without its quotes and before escapes are decoded, so
+    /// that an enclosed and escaped `\\N` is the text `\N`.
+    pub fn is_null(&self, i: usize) -> bool {
+        self.nulls[i]
+    }
+
     /// Cuts `record` into fields.
     pub fn split(&mut self, record: &[u8], options: &CsvOptions) {
         self.text.clear();
         self.ends.clear();
+        self.nulls.clear();
         match options.enclose {
             None => self.split_plain(record, options),
             Some(enclose) => self.split_enclosed(record, options, enclose),
@@ -190,8 +201,15 @@ impl Fields {
 
     fn push(&mut self, field: &[u8], options: &CsvOptions) {
         let quoted = options.trim_double_quotes && field.len() >= 2 && field[0] == b'"' && field.ends_with(b"\"");
-        self.text.extend_from_slice(if quoted { &field[1..field.len() - 1] } else { field });
+        let field = if quoted { &field[1..field.len() - 1] } else { field };
+        self.text.extend_from_slice(field);
+        self.end_field(field);
+    }
+
+    /// Ends the field whose text was just added; `raw` is how the record has it.
+    fn end_field(&mut self, raw: &[u8]) {
         self.ends.push(self.text.len());
+        self.nulls.push(raw == NULL);
     }
 
     fn split_plain(&mut self, record: &[u8], options: &CsvOptions) {
@@ -211,14 +229,13 @@ impl Fields {
             let end = field_end(rest, options, enclose);
             let field = &rest[..end];
             let enclosed = field.len() >= 2 && field[0] == enclose && field.ends_with(&[enclose]);
-            if enclosed && keep {
-                self.text.extend_from_slice(field);
-            } else if enclosed {
-                self.push_unescaped(&field[1..end - 1], options, enclose);
+            let raw = if enclosed && !keep { &field[1..end - 1] } else { field };
+            if enclosed && !keep {
+                self.push_unescaped(raw, options, enclose);
             } else {
-                self.text.extend_from_slice(field);
+                self.text.extend_from_slice(raw);
             }
-            self.ends.push(self.text.len());
+            self.end_field(raw);
             if end == rest.len() {
                 return;
             }

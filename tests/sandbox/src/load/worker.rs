@@ -196,7 +196,7 @@ impl Job {
         }
         let pushed = batch.push(|i, _| {
             let field = fields.get(i);
-            let null = field == b"\\N" || (options.empty_field_as_null && field.is_empty());
+            let null = fields.is_null(i) || (options.empty_field_as_null && field.is_empty());
             (!null).then(|| String::from_utf8_lossy(field))
         });
         if let Err(reason) = pushed {

@@ -21,7 +21,7 @@ pub struct TxnManager {
     max_running_per_db: usize,
     label_with_state: bool,
     inner: Mutex<Inner>,
-    ended: watch::Sender<u64>,
+    changed: watch::Sender<u64>,
 }
 
 #[derive(Default)]
@@ -75,8 +75,13 @@ impl TxnManager {
             max_running_per_db: config.max_running_txn_num_per_db,
             label_with_state: config.profile.has_changes(),
             inner: Mutex::new(Inner { next_id: 1001, ..Inner::default() }),
-            ended: watch::Sender::new(0),
+            changed: watch::Sender::new(0),
         }
+    }
+
+    /// Tells of every transaction that begins or ends from now on.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
     }
 
     /// Transactions in PREPARE or PRECOMMITTED.
@@ -94,7 +99,7 @@ impl TxnManager {
     }
 
     fn announce(&self) {
-        self.ended.send_modify(|n| *n += 1);
+        self.changed.send_modify(|n| *n += 1);
     }
 
     /// Locks the transactions, after aborting what is past its time.
@@ -147,6 +152,7 @@ impl TxnManager {
         };
         inner.labels.insert((new.db.to_owned(), new.label.to_owned()), id);
         inner.txns.insert(id, Txn { view, table: new.table, buffer: Some(new.buffer), timeout_ms: new.timeout_ms });
+        self.announce();
         Ok(id)
     }
 
@@ -241,7 +247,7 @@ impl TxnManager {
 
     /// Waits until no transaction up to `watermark` is open on the table; `false` when `timeout` passed first.
     pub(crate) async fn wait_quiet(&self, table: u64, watermark: i64, timeout: std::time::Duration) -> bool {
-        let mut ended = self.ended.subscribe();
+        let mut changed = self.changed.subscribe();
         let quiet = async {
             loop {
                 let open = {
@@ -253,7 +259,7 @@ impl TxnManager {
                 if !open {
                     return true;
                 }
-                if ended.changed().await.is_err() {
+                if changed.changed().await.is_err() {
                     return false;
                 }
             }

@@ -1,0 +1,183 @@
+//! A cluster to test against, and the few calls that every test makes.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::util::pretty::pretty_format_batches;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::prelude::SessionContext;
+use datafusion_doris::client::DorisConnection;
+use datafusion_doris::options::Secret;
+use doris_sandbox::Sandbox;
+
+static DATABASES: AtomicUsize = AtomicUsize::new(0);
+
+/// Text rows of a statement sent to Doris itself.
+pub type TextRows = Vec<Vec<Option<String>>>;
+
+/// A cluster (embedded, or the one that `DORIS_FENODES` names) and a fresh database in it.
+pub struct Cluster {
+    fenodes: String,
+    jdbc_url: String,
+    username: String,
+    password: String,
+    database: String,
+    sandbox: Option<Sandbox>,
+}
+
+impl Cluster {
+    /// The cluster of the environment, else a sandbox.
+    pub async fn start() -> Self {
+        match std::env::var("DORIS_FENODES") {
+            Ok(fenodes) => {
+                let var = |name: &str, default: &str| std::env::var(name).unwrap_or_else(|_| default.to_string());
+                let cluster = Self {
+                    fenodes,
+                    jdbc_url: std::env::var("DORIS_JDBC_URL").expect("DORIS_JDBC_URL goes with DORIS_FENODES"),
+                    username: var("DORIS_USERNAME", "root"),
+                    password: var("DORIS_PASSWORD", ""),
+                    database: unique_database(),
+                    sandbox: None,
+                };
+                cluster.with_database().await
+            }
+            Err(_) => Self::sandbox().await,
+        }
+    }
+
+    /// Always a sandbox: for tests that ask for faults or look at what the server saw.
+    pub async fn sandbox() -> Self {
+        let sandbox = Sandbox::builder().user("root").password("s3cret").start().await.expect("sandbox starts");
+        let cluster = Self {
+            fenodes: sandbox.fenodes(),
+            jdbc_url: sandbox.jdbc_url(),
+            username: "root".to_string(),
+            password: "s3cret".to_string(),
+            database: unique_database(),
+            sandbox: Some(sandbox),
+        };
+        cluster.with_database().await
+    }
+
+    async fn with_database(self) -> Self {
+        self.doris(&format!("CREATE DATABASE IF NOT EXISTS {}", self.database)).await;
+        self
+    }
+
+    /// The sandbox behind this cluster.
+    pub fn server(&self) -> &Sandbox {
+        self.sandbox.as_ref().expect("this test runs on a sandbox")
+    }
+
+    /// `db.table` for a table of this test's database.
+    pub fn table(&self, name: &str) -> String {
+        format!("{}.{name}", self.database)
+    }
+
+    /// Name of this test's database.
+    pub fn database(&self) -> &str {
+        &self.database
+    }
+
+    /// FE addresses.
+    pub fn fenodes(&self) -> &str {
+        &self.fenodes
+    }
+
+    /// Sends statements to Doris itself; `{db}` stands for this test's database.
+    pub async fn try_doris(&self, sql: &str) -> datafusion_doris::Result<TextRows> {
+        let mut connection =
+            DorisConnection::connect(&self.jdbc_url, &self.username, &Secret::new(&self.password)).await?;
+        let outputs = connection.execute(&sql.replace("{db}", &self.database)).await?;
+        Ok(outputs.into_iter().flat_map(|output| output.rows).collect())
+    }
+
+    /// [`Cluster::try_doris`] that must succeed.
+    pub async fn doris(&self, sql: &str) -> TextRows {
+        self.try_doris(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"))
+    }
+
+    /// First cell of a statement sent to Doris itself.
+    pub async fn scalar(&self, sql: &str) -> String {
+        let rows = self.doris(sql).await;
+        rows.first().and_then(|row| row.first()).and_then(Clone::clone).unwrap_or_else(|| panic!("{sql}: no value"))
+    }
+
+    /// A DataFusion context that knows Doris.
+    pub fn context(&self) -> SessionContext {
+        datafusion_doris::session_context()
+    }
+
+    /// `CREATE EXTERNAL TABLE name STORED AS DORIS OPTIONS (…)` over `table` of this test's database.
+    pub fn ddl(&self, name: &str, table: &str, options: &[(&str, &str)]) -> String {
+        let mut all = vec![
+            ("fenodes".to_string(), self.fenodes.clone()),
+            ("jdbc-url".to_string(), self.jdbc_url.clone()),
+            ("table.identifier".to_string(), self.table(table)),
+            ("username".to_string(), self.username.clone()),
+            ("password".to_string(), self.password.clone()),
+        ];
+        for (key, value) in options {
+            all.retain(|(known, _)| known != key);
+            all.push((key.to_string(), value.to_string()));
+        }
+        let list: Vec<String> = all.iter().map(|(k, v)| format!("'{k}' '{}'", v.replace('\'', "''"))).collect();
+        format!("CREATE EXTERNAL TABLE {name} STORED AS DORIS OPTIONS ({})", list.join(", "))
+    }
+
+    /// Declares an external table over `table`.
+    pub async fn declare(&self, ctx: &SessionContext, name: &str, table: &str, options: &[(&str, &str)]) {
+        run(ctx, &self.ddl(name, table, options)).await;
+    }
+}
+
+fn unique_database() -> String {
+    format!("it_{}_{}", std::process::id(), DATABASES.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Runs one statement and gives its rows.
+pub async fn try_run(ctx: &SessionContext, sql: &str) -> Result<Vec<RecordBatch>> {
+    datafusion_doris::sql(ctx, sql).await.map_err(DataFusionError::from)?.collect().await
+}
+
+/// [`try_run`] that must succeed.
+pub async fn run(ctx: &SessionContext, sql: &str) -> Vec<RecordBatch> {
+    try_run(ctx, sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"))
+}
+
+/// Message of a statement that must fail.
+pub async fn refusal(ctx: &SessionContext, sql: &str) -> String {
+    match try_run(ctx, sql).await {
+        Ok(batches) => panic!("{sql} succeeded:\n{}", text(&batches)),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// Number of rows.
+pub fn count(batches: &[RecordBatch]) -> usize {
+    batches.iter().map(RecordBatch::num_rows).sum()
+}
+
+/// The rows as text, one line each, cells joined by ` | `, NULL as `NULL`.
+pub fn lines(batches: &[RecordBatch]) -> Vec<String> {
+    use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
+    let options = FormatOptions::default().with_null("NULL");
+    let mut out = Vec::new();
+    for batch in batches {
+        let cells: Vec<ArrayFormatter> = batch
+            .columns()
+            .iter()
+            .map(|column| ArrayFormatter::try_new(column.as_ref(), &options).expect("printable"))
+            .collect();
+        for row in 0..batch.num_rows() {
+            let line: Vec<String> = cells.iter().map(|cell| cell.value(row).to_string()).collect();
+            out.push(line.join(" | "));
+        }
+    }
+    out
+}
+
+/// The rows as a table.
+pub fn text(batches: &[RecordBatch]) -> String {
+    pretty_format_batches(batches).expect("printable").to_string()
+}

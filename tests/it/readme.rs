@@ -1,0 +1,24 @@
+//! The README tells the truth.
+
+use datafusion_doris::options::OptionKey;
+
+const README: &str = include_str!("../../README.md");
+
+#[test]
+fn the_option_table_is_the_one_of_the_code() {
+    let table = OptionKey::markdown_table();
+    assert!(README.contains(&table), "README.md has a stale option table, it must hold:\n{table}");
+}
+
+#[test]
+fn the_commands_that_ci_runs_are_there() {
+    for name in ["main job", "tests"] {
+        assert!(README.contains(&format!("<!-- ci: {name} -->\n```sh\n")), "no block '{name}'");
+    }
+}
+
+#[test]
+fn the_commands_of_the_shell_are_those_of_its_help() {
+    let help = datafusion_doris_cli::command::help();
+    assert!(README.contains(&help), "README.md has stale shell commands, it must hold:\n{help}");
+}

@@ -1,0 +1,219 @@
+//! `INSERT INTO` a Doris table by Stream Load.
+
+use datafusion::arrow::array::{Array, AsArray};
+use datafusion::arrow::datatypes::UInt64Type;
+use datafusion::prelude::SessionContext;
+
+use crate::harness::{Cluster, lines, refusal, run};
+
+const FORMATS: [&[(&str, &str)]; 4] = [
+    &[("sink.properties.format", "csv")],
+    &[("sink.properties.format", "json")],
+    &[("sink.properties.format", "csv"), ("sink.properties.compress_type", "")],
+    &[("sink.properties.format", "json"), ("sink.properties.compress_type", "")],
+];
+
+/// Rows that an `INSERT` reports.
+async fn insert(ctx: &SessionContext, sql: &str) -> u64 {
+    let batches = run(ctx, sql).await;
+    batches[0].column(0).as_primitive::<UInt64Type>().value(0)
+}
+
+#[tokio::test]
+async fn an_insert_reports_its_rows_and_they_are_visible_at_once() {
+    let cluster = Cluster::start().await;
+    cluster
+        .doris(
+            "CREATE TABLE {db}.t (id INT NOT NULL, name VARCHAR(20), score DOUBLE) DUPLICATE KEY(id)
+             DISTRIBUTED BY HASH(id) BUCKETS 3 PROPERTIES ('replication_num' = '1')",
+        )
+        .await;
+    for (index, format) in FORMATS.iter().enumerate() {
+        let ctx = cluster.context();
+        cluster.declare(&ctx, "t", "t", format).await;
+        let rows = insert(&ctx, "INSERT INTO t VALUES (1, 'one', 1.5), (2, NULL, -0.25), (3, '', NULL)").await;
+        assert_eq!(rows, 3);
+        assert_eq!(cluster.scalar("SELECT COUNT(*) FROM {db}.t").await, ((index + 1) * 3).to_string());
+        assert_eq!(cluster.scalar("SELECT COUNT(*) FROM {db}.t WHERE name = ''").await, (index + 1).to_string());
+        assert_eq!(cluster.scalar("SELECT COUNT(*) FROM {db}.t WHERE name IS NULL").await, (index + 1).to_string());
+    }
+}
+
+#[tokio::test]
+async fn an_insert_of_no_rows_opens_no_load() {
+    let cluster = Cluster::sandbox().await;
+    cluster.doris("CREATE TABLE {db}.t (id INT) DUPLICATE KEY(id) DISTRIBUTED BY HASH(id) BUCKETS 1").await;
+    let ctx = cluster.context();
+    cluster.declare(&ctx, "t", "t", &[]).await;
+    assert_eq!(insert(&ctx, "INSERT INTO t SELECT 1 WHERE false").await, 0);
+    assert!(!cluster.server().requests().all().iter().any(|request| request.target.contains("_stream_load")));
+}
+
+#[tokio::test]
+async fn every_input_partition_is_written() {
+    let cluster = Cluster::start().await;
+    cluster.doris("CREATE TABLE {db}.t (id BIGINT) DUPLICATE KEY(id) DISTRIBUTED BY HASH(id) BUCKETS 2").await;
+    let ctx = cluster.context();
+    cluster.declare(&ctx, "t", "t", &[]).await;
+    let parts: Vec<String> = (0..7).map(|part| format!("SELECT {part} AS id UNION ALL SELECT {part} + 100")).collect();
+    assert_eq!(insert(&ctx, &format!("INSERT INTO t {}", parts.join(" UNION ALL "))).await, 14);
+    assert_eq!(cluster.scalar("SELECT COUNT(DISTINCT id) FROM {db}.t").await, "14");
+}
+
+#[tokio::test]
+async fn a_bad_row_makes_the_whole_insert_invisible_and_its_reason_reaches_the_user() {
+    let cluster = Cluster::start().await;
+    cluster
+        .doris(
+            "CREATE TABLE {db}.t (id INT NOT NULL, s VARCHAR(4)) DUPLICATE KEY(id) DISTRIBUTED BY HASH(id) BUCKETS 1",
+        )
+        .await;
+    for format in FORMATS {
+        let ctx = cluster.context();
+        cluster.declare(&ctx, "t", "t", format).await;
+        let message = refusal(&ctx, "INSERT INTO t VALUES (1, 'ok'), (2, 'far too long')").await;
+        assert!(message.contains("too many filtered rows"), "{message}");
+        assert!(message.contains("_load_error_log"), "{message}");
+        assert!(message.contains(&cluster.table("t")), "{message}");
+        assert_eq!(cluster.scalar("SELECT COUNT(*) FROM {db}.t").await, "0");
+    }
+}
+
+// C039
+#[tokio::test]
+async fn separators_quotes_and_control_characters_arrive_as_they_are() {
+    let cluster = Cluster::start().await;
+    cluster.doris("CREATE TABLE {db}.t (id INT, s STRING) DUPLICATE KEY(id) DISTRIBUTED BY HASH(id) BUCKETS 1").await;
+    let value = "a\tb\n\\\",\u{1}\rz";
+    assert_eq!(value.chars().count(), 10);
+    for format in FORMATS {
+        cluster.doris("TRUNCATE TABLE {db}.t").await;
+        let ctx = cluster.context();
+        cluster.declare(&ctx, "t", "t", format).await;
+        assert_eq!(insert(&ctx, &format!("INSERT INTO t VALUES (1, '{value}'), (2, '中文, ''x''')")).await, 2);
+        let back = run(&ctx, "SELECT s FROM t ORDER BY id").await;
+        let texts: Vec<String> = back.iter().flat_map(strings).collect();
+        assert_eq!(texts, [value, "中文, 'x'"], "{format:?}");
+    }
+}
+
+// C039
+#[tokio::test]
+async fn csv_with_own_separators_refuses_a_value_that_holds_one() {
+    let cluster = Cluster::start().await;
+    cluster.doris("CREATE TABLE {db}.t (id INT, s STRING) DUPLICATE KEY(id) DISTRIBUTED BY HASH(id) BUCKETS 1").await;
+    let ctx = cluster.context();
+    let options = [
+        ("sink.properties.format", "csv"),
+        ("sink.properties.column_separator", "\\x01"),
+        ("sink.properties.line_delimiter", "\\x02"),
+    ];
+    cluster.declare(&ctx, "t", "t", &options).await;
+    assert_eq!(insert(&ctx, "INSERT INTO t VALUES (1, 'tab\tcomma,newline\n\\x01')").await, 1);
+    assert_eq!(
+        run(&ctx, "SELECT s FROM t").await.iter().flat_map(strings).collect::<Vec<_>>(),
+        ["tab\tcomma,newline\n\\x01"]
+    );
+    for separator in ['\u{1}', '\u{2}'] {
+        let message = refusal(&ctx, &format!("INSERT INTO t VALUES (2, 'x{separator}y')")).await;
+        assert!(message.contains("column 's'"), "{message}");
+    }
+    let message = refusal(&ctx, "INSERT INTO t VALUES (2, '\\N')").await;
+    assert!(message.contains("column 's'"), "{message}");
+    assert_eq!(cluster.scalar("SELECT COUNT(*) FROM {db}.t").await, "1");
+}
+
+// C040
+#[tokio::test]
+async fn null_empty_text_and_backslash_n_stay_apart() {
+    let cluster = Cluster::start().await;
+    cluster.doris("CREATE TABLE {db}.t (id INT, s STRING) DUPLICATE KEY(id) DISTRIBUTED BY HASH(id) BUCKETS 1").await;
+    for format in FORMATS {
+        cluster.doris("TRUNCATE TABLE {db}.t").await;
+        let ctx = cluster.context();
+        cluster.declare(&ctx, "t", "t", format).await;
+        insert(&ctx, "INSERT INTO t VALUES (1, NULL), (2, ''), (3, '\\N'), (4, 'null')").await;
+        let back = run(&ctx, "SELECT s, octet_length(s) FROM t ORDER BY id").await;
+        assert_eq!(lines(&back), ["NULL | NULL", " | 0", "\\N | 2", "null | 4"], "{format:?}");
+    }
+}
+
+// C041
+#[tokio::test]
+async fn big_numbers_keep_every_digit() {
+    let cluster = Cluster::start().await;
+    cluster
+        .doris(
+            "CREATE TABLE {db}.t (b BIGINT, l LARGEINT, d DECIMAL(38, 10)) DUPLICATE KEY(b)
+             DISTRIBUTED BY HASH(b) BUCKETS 1",
+        )
+        .await;
+    for format in FORMATS {
+        cluster.doris("TRUNCATE TABLE {db}.t").await;
+        let ctx = cluster.context();
+        cluster.declare(&ctx, "t", "t", format).await;
+        insert(
+            &ctx,
+            "INSERT INTO t SELECT 9007199254740993,
+               arrow_cast('-170141183460469231731687303715884105728', 'Decimal256(39, 0)'),
+               arrow_cast('9999999999999999999999999999.9999999999', 'Decimal128(38, 10)')",
+        )
+        .await;
+        let server = cluster.doris("SELECT b, l, d FROM {db}.t").await;
+        let row: Vec<&str> = server[0].iter().map(|cell| cell.as_deref().unwrap_or("NULL")).collect();
+        let expected =
+            ["9007199254740993", "-170141183460469231731687303715884105728", "9999999999999999999999999999.9999999999"];
+        assert_eq!(row, expected, "{format:?}");
+        assert_eq!(lines(&run(&ctx, "SELECT * FROM t").await), [expected.join(" | ")], "{format:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_refused_and_never_shown() {
+    let cluster = Cluster::sandbox().await;
+    cluster.doris("CREATE TABLE {db}.t (id INT) DUPLICATE KEY(id) DISTRIBUTED BY HASH(id) BUCKETS 1").await;
+    let ctx = cluster.context();
+    let message = refusal(&ctx, &cluster.ddl("t", "t", &[("password", "hunter2-wrong")])).await;
+    assert!(message.contains("Access denied"), "{message}");
+    assert!(!message.contains("hunter2"), "{message}");
+    cluster.declare(&ctx, "t", "t", &[]).await;
+    let plan = lines(&run(&ctx, "EXPLAIN VERBOSE INSERT INTO t SELECT id + 1 FROM t").await).join("\n");
+    assert!(plan.contains("DorisSinkExec") && plan.contains("DorisScanExec"), "{plan}");
+    assert!(!plan.contains("s3cret"), "{plan}");
+}
+
+#[tokio::test]
+async fn options_are_checked_by_name() {
+    let cluster = Cluster::sandbox().await;
+    cluster.doris("CREATE TABLE {db}.t (id INT) DUPLICATE KEY(id) DISTRIBUTED BY HASH(id) BUCKETS 1").await;
+    let ctx = cluster.context();
+    let message = refusal(&ctx, &cluster.ddl("t", "t", &[("sink.lable-prefix", "x")])).await;
+    assert!(message.contains("sink.lable-prefix") && message.contains("sink.label-prefix"), "{message}");
+    let message = refusal(&ctx, &cluster.ddl("t", "nowhere", &[])).await;
+    assert!(message.contains("nowhere"), "{message}");
+    let message = refusal(&ctx, &cluster.ddl("t", "t", &[("source.scan.mode", "sometimes")])).await;
+    assert!(message.contains("source.scan.mode") && message.contains("sometimes"), "{message}");
+}
+
+#[tokio::test]
+async fn a_unique_table_keeps_the_last_row_of_a_key() {
+    let cluster = Cluster::start().await;
+    cluster
+        .doris(
+            "CREATE TABLE {db}.t (id INT, v VARCHAR(10)) UNIQUE KEY(id) DISTRIBUTED BY HASH(id) BUCKETS 2
+             PROPERTIES ('enable_unique_key_merge_on_write' = 'true')",
+        )
+        .await;
+    let ctx = cluster.context();
+    cluster.declare(&ctx, "t", "t", &[]).await;
+    insert(&ctx, "INSERT INTO t VALUES (1, 'a'), (2, 'b')").await;
+    insert(&ctx, "INSERT INTO t VALUES (2, 'c'), (3, 'd')").await;
+    assert_eq!(lines(&run(&ctx, "SELECT * FROM t ORDER BY id").await), ["1 | a", "2 | c", "3 | d"]);
+}
+
+fn strings(batch: &datafusion::arrow::array::RecordBatch) -> Vec<String> {
+    let column = datafusion::arrow::compute::cast(batch.column(0), &datafusion::arrow::datatypes::DataType::Utf8)
+        .expect("text column");
+    let column = column.as_string::<i32>().clone();
+    (0..column.len()).map(|row| column.value(row).to_string()).collect()
+}
