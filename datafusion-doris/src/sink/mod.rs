@@ -115,7 +115,9 @@ impl DorisSink {
             }
         }
         let delete_sign = options.enable_delete && target.model == Some(KeyModel::Unique);
-        let layout = RowLayout::try_new(&table, &schema, change_kind, delete_sign, options.ignore_update_before)?;
+        let is_key = |name: &str| target.column(name).is_some_and(|column| column.key);
+        let layout = RowLayout::try_new(&table, &schema, change_kind, delete_sign, options.ignore_update_before)?
+            .with_keys(is_key);
         let format = match options.format {
             Some(format) => format,
             None if has_nested(&schema) => SinkFormat::Json,

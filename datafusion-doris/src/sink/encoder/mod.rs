@@ -10,8 +10,12 @@ mod tests;
 
 use std::fmt;
 
+use arrow::array::ArrayRef;
+use arrow::compute::is_null;
+use arrow::compute::kernels::zip::zip;
 use arrow::datatypes::{DataType, Schema};
 use arrow::record_batch::RecordBatch;
+use datafusion::common::{Result as DataFusionResult, ScalarValue};
 
 use self::column::{Column, Text, Values};
 pub(crate) use self::csv::CsvEncoder;
@@ -48,6 +52,8 @@ struct Target {
     /// Index in the batch.
     at: usize,
     nullable: bool,
+    /// Part of the key, by which a delete finds its row.
+    key: bool,
 }
 
 /// What becomes of a row.
@@ -108,7 +114,7 @@ impl RowLayout {
         for (at, field) in schema.fields().iter().enumerate().filter(|(at, _)| Some(*at) != change_kind) {
             column::supported(field.data_type())
                 .map_err(|reason| Error::schema(&table, format!("column '{}': {reason}", field.name())))?;
-            columns.push(Target { name: field.name().clone(), at, nullable: field.is_nullable() });
+            columns.push(Target { name: field.name().clone(), at, nullable: field.is_nullable(), key: false });
         }
         if columns.is_empty() {
             return Err(Error::schema(table, "the input has no columns to write"));
@@ -120,6 +126,12 @@ impl RowLayout {
             delete_sign: delete_sign && change_kind.is_some(),
             ignore_update_before,
         })
+    }
+
+    /// Says which columns are the key: a delete must know them.
+    pub(crate) fn with_keys(mut self, is_key: impl Fn(&str) -> bool) -> Self {
+        self.columns.iter_mut().for_each(|column| column.key = is_key(&column.name));
+        self
     }
 
     /// Names of the written columns, in order, without the delete sign.
@@ -139,18 +151,27 @@ impl RowLayout {
         };
         let columns = self.columns.iter().map(prepare).collect::<Result<Vec<_>>>()?;
         let actions = self.change_kind.map(|at| self.actions(batch, at)).transpose()?;
-        let rows = Rows { columns, actions };
-        for (at, (target, column)) in self.columns.iter().zip(&rows.columns).enumerate() {
+        let mut rows = Rows { columns, actions };
+        for (at, target) in self.columns.iter().enumerate() {
+            let column = &rows.columns[at];
             if target.nullable || !column.has_nulls() {
                 continue;
             }
             // A delete may know its key only.
             let missing = |row: &usize| {
-                column.is_null(*row) && matches!(rows.action(*row), RowAction::Write(sign) if sign != Some(b'1'))
+                let written = match rows.action(*row) {
+                    RowAction::Skip => false,
+                    RowAction::Write(sign) => target.key || sign != Some(b'1'),
+                };
+                column.is_null(*row) && written
             };
             if let Some(row) = (0..batch.num_rows()).find(missing) {
                 return Err(self.error(at, row, "NULL in a column that is NOT NULL".into()));
             }
+            // Doris refuses the NULL even in a row that is only deleted: any value will do.
+            rows.columns[at] = filled(batch.column(target.at))
+                .and_then(|filled| Column::new(&filled))
+                .map_err(|reason| Error::schema(&self.table, format!("column '{}': {reason}", target.name)))?;
         }
         Ok(rows)
     }
@@ -186,6 +207,15 @@ impl RowLayout {
         let column = self.columns.get(column).map(|column| column.name.clone()).unwrap_or_default();
         Error::Encode { table: self.table.clone(), column, row, reason }
     }
+}
+
+/// `array` with some value of its type in place of each NULL.
+fn filled(array: &ArrayRef) -> Result<ArrayRef, String> {
+    let fill = || -> DataFusionResult<ArrayRef> {
+        let filler = ScalarValue::new_default(array.data_type())?.to_scalar()?;
+        Ok(zip(&is_null(array)?, &filler, array)?)
+    };
+    fill().map_err(|error| error.to_string())
 }
 
 /// Whether `schema` has a column that separated text carries badly: json is the better default then.
