@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::util::pretty::pretty_format_batches;
-use datafusion::error::{DataFusionError, Result};
+use datafusion::error::Result;
 use datafusion::prelude::SessionContext;
 use datafusion_doris::client::DorisConnection;
 use datafusion_doris::options::Secret;
@@ -137,7 +137,7 @@ fn unique_database() -> String {
 
 /// Runs one statement and gives its rows.
 pub async fn try_run(ctx: &SessionContext, sql: &str) -> Result<Vec<RecordBatch>> {
-    datafusion_doris::sql(ctx, sql).await.map_err(DataFusionError::from)?.collect().await
+    datafusion_doris::sql(ctx, sql).await?.collect().await
 }
 
 /// [`try_run`] that must succeed.

@@ -247,7 +247,3 @@ proptest! {
         prop_assert!(!shown.contains("S3cr3t-Text"));
     }
 }
-#[test]
-fn zz_print() {
-    std::fs::write("/tmp/table.md", crate::options::OptionKey::markdown_table()).unwrap();
-}
