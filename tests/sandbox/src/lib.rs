@@ -6,6 +6,7 @@
 
 mod changelog;
 pub mod cli;
+mod deep_stack;
 pub mod engine;
 pub mod error;
 mod faults;

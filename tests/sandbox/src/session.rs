@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+
+use crate::deep_stack::DeepStack;
 use crate::engine::{Engine, Protocol, StatementResult};
 use crate::error::SqlError;
-use crate::sql::Variables;
+use crate::sql::{Statement, Variables};
 use crate::types::SessionZone;
 
 /// A session. Statements of one session run one after another; sessions run in parallel.
@@ -93,15 +96,35 @@ impl Session {
         self.variables.zone()
     }
 
+    /// The statements of a text, none of them run yet.
+    pub(crate) fn split(&self, sql: &str) -> Result<Vec<Statement>, SqlError> {
+        crate::sql::split(sql, self.variables.backslash_escapes())
+    }
+
+    /// Runs one statement of `sql`.
+    ///
+    /// Planning and running recurse into nested expressions, so both get a deep stack.
+    pub(crate) async fn run(&mut self, sql: &str, statement: &Statement) -> Result<StatementResult, SqlError> {
+        statement.check_size()?;
+        let result = DeepStack::new(Box::pin(crate::sql::run(self, sql, statement))).await?;
+        Ok(match result {
+            StatementResult::Rows { schema, stream, origin, types } => {
+                let deep = RecordBatchStreamAdapter::new(Arc::clone(&schema), DeepStack::new(stream));
+                StatementResult::Rows { schema, stream: Box::pin(deep), origin, types }
+            }
+            done @ StatementResult::Done { .. } => done,
+        })
+    }
+
     /// Runs the statements of a text in order and stops at the first error.
     ///
     /// # Errors
     /// The error of the statement that failed; those before it have taken effect.
     pub async fn execute(&mut self, sql: &str) -> Result<Vec<StatementResult>, SqlError> {
-        let statements = crate::sql::split(sql, self.variables.backslash_escapes())?;
+        let statements = self.split(sql)?;
         let mut results = Vec::with_capacity(statements.len());
         for statement in &statements {
-            results.push(crate::sql::run(self, sql, statement).await?);
+            results.push(self.run(sql, statement).await?);
         }
         if results.is_empty() {
             results.push(StatementResult::Done { affected: 0, info: String::new() });

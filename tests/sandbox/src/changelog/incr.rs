@@ -164,13 +164,14 @@ impl IncrWindow {
         db_id: u64,
         table_id: u64,
     ) -> SqlError {
-        if profile == Profile::V5_0Binlog {
+        // The structured error is for windows with an end; the others keep the older text.
+        if profile == Profile::V5_0Binlog || !self.bounded {
             return SqlError::detail(format!(
                 "timeout waiting previous transactions finish for time-based read, txnIdWatermark={watermark} dbId={db_id} \
                  tableIds=[{table_id}]"
             ));
         }
-        let end_ms = if self.to == i64::MAX { now.physical_ms } else { self.to >> LOGICAL_BITS };
+        let end_ms = self.to >> LOGICAL_BITS;
         window_error(5101, "ERR_INCR_VISIBLE_WAIT_TIMEOUT", "VISIBLE_WAIT_TIMEOUT", end_ms, now, 100, timeout_ms)
     }
 }

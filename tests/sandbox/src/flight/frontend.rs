@@ -36,6 +36,7 @@ use crate::error::SqlError;
 use crate::faults::{Action as FaultAction, Site};
 use crate::http::auth::Credentials;
 use crate::shared::Shared;
+use crate::sql::Statement;
 use crate::types::{DorisType, TextStyle, text_value};
 
 /// `brpc_port` that a BE ticket names.
@@ -99,11 +100,17 @@ impl Frontend {
     ) -> Result<FlightInfo, Status> {
         let mut context = session.session.lock().await;
         let valid = session.begin_statement();
-        let results = context.execute(sql).await.map_err(|e| statement_error(&e))?;
+        let statements = context.split(sql).map_err(|e| statement_error(&e))?;
+        check_list(&statements).map_err(|e| statement_error(&e))?;
+        let mut result = None;
+        for statement in &statements {
+            result = Some(context.run(sql, statement).await.map_err(|e| statement_error(&e))?);
+        }
+        let result = result.ok_or_else(|| statement_error(&SqlError::detail("the statement is empty")))?;
         let parallel =
             context.variable("enable_parallel_result_sink").is_some_and(|v| v == "1" || v.eq_ignore_ascii_case("true"));
         drop(context);
-        let (schema, stream, origin, types) = match only_result(results).map_err(|e| statement_error(&e))? {
+        let (schema, stream, origin, types) = match result {
             StatementResult::Rows { schema, stream, origin, types } => (schema, stream, origin, types),
             StatementResult::Done { .. } => {
                 let (schema, rows) = status_result()?;
@@ -205,15 +212,13 @@ fn endpoint(handle: String, location: &str) -> FlightEndpoint {
     FlightEndpoint::new().with_ticket(Ticket::new(ticket.as_any().encode_to_vec())).with_location(location)
 }
 
-/// A list of statements may return rows once, at its end.
-fn only_result(mut results: Vec<StatementResult>) -> Result<StatementResult, SqlError> {
-    let last = results.pop().ok_or_else(|| SqlError::detail("the statement is empty"))?;
-    let rows_before = results.iter().any(|r| matches!(r, StatementResult::Rows { .. }));
-    let rows_last = matches!(last, StatementResult::Rows { .. });
-    if rows_before || (!results.is_empty() && !rows_last) {
+/// A list of statements may return rows once, at its end. Told before any of them runs.
+fn check_list(statements: &[Statement]) -> Result<(), SqlError> {
+    let Some((last, before)) = statements.split_last() else { return Ok(()) };
+    if before.iter().any(Statement::returns_rows) || (!before.is_empty() && !last.returns_rows()) {
         return Err(SqlError::coded(5097, "There can only be one stmt that returns the result and it is at the end."));
     }
-    Ok(last)
+    Ok(())
 }
 
 /// How Doris reports a failed statement: INTERNAL with a description, or UNAVAILABLE for windows that are not ready.

@@ -295,6 +295,10 @@ async fn failures_are_internal_with_the_description_of_doris() {
         assert!(refused.message().contains("There can only be one stmt that returns the result and it is at the end."));
     }
     fe.execute("USE d; SELECT id FROM dup".into(), None).await.expect("rows at the end are fine");
+    // A refused list is refused before any of it runs.
+    let list = "CREATE DATABASE refused_list; SHOW DATABASES; SELECT 1";
+    status(fe.execute(list.into(), None).await.expect_err("refused"));
+    assert!(s.execute("USE refused_list").await.is_err());
 }
 
 #[tokio::test]

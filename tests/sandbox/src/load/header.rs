@@ -143,7 +143,8 @@ impl LoadHead {
     /// # Errors
     /// The refusal of the first offending header, in the order a BE checks them.
     pub fn parse(headers: &HeaderMap) -> Result<Self, HeaderError> {
-        let two_phase = text(headers, "two_phase_commit").is_some_and(|v| v.eq_ignore_ascii_case("true"));
+        // Exactly this spelling: with any other the load is an ordinary one.
+        let two_phase = text(headers, "two_phase_commit") == Some("true");
         let label = text(headers, "label").map(str::to_owned);
         check_group_commit(headers, two_phase, label.is_some())?;
         let (format, gzip) = parse_format(headers)?;
@@ -225,7 +226,7 @@ impl LoadPlan {
     ///
     /// # Errors
     /// The refusal of the first offending header; features of Doris that the sandbox lacks are refused by name.
-    pub fn parse(headers: &HeaderMap, format: Format) -> Result<Self, HeaderError> {
+    pub fn parse(headers: &HeaderMap) -> Result<Self, HeaderError> {
         let strict_mode = match text(headers, "strict_mode") {
             None => false,
             Some(v) if v.eq_ignore_ascii_case("true") => true,
@@ -255,10 +256,6 @@ impl LoadPlan {
             _ => flag(headers, "read_json_by_line"),
         };
         let timezone = text(headers, "timezone").or_else(|| text(headers, "time_zone")).map(str::to_owned);
-        if timezone.is_some() && format != Format::Arrow {
-            // Texts with a zone suffix are the only ones that need it, and those are read by the type itself.
-            tracing::debug!("the load time zone has no effect on text formats");
-        }
         Ok(Self {
             columns,
             hidden_columns,

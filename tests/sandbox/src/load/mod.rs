@@ -96,7 +96,7 @@ async fn load(
     if !shared.engine.authenticate(&credentials.user, &credentials.password) {
         return Err(Failure::new("NOT_AUTHORIZED", access_denied(&credentials, &target.client)));
     }
-    let plan = LoadPlan::parse(headers, head.format);
+    let plan = LoadPlan::parse(headers);
 
     let begin = Instant::now();
     let columns = match &plan {

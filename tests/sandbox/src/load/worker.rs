@@ -17,7 +17,6 @@ use super::rows::{RowBatch, Targets};
 use super::{add, arrow};
 use crate::engine::Engine;
 use crate::txn::LoadTxn;
-use crate::types::SessionZone;
 
 /// `streaming_load_json_max_mb` in bytes: a document that is not read by line is held whole.
 const MAX_JSON_BYTES: u64 = 100 * 1024 * 1024;
@@ -117,9 +116,10 @@ impl Job {
             Box::new(body)
         };
         let zone = match &self.plan.timezone {
-            None => SessionZone::UTC,
-            Some(name) => name.parse().map_err(|e: String| Failure::new("INVALID_ARGUMENT", e))?,
-        };
+            None => self.engine.config().time_zone.parse(),
+            Some(name) => name.parse(),
+        }
+        .map_err(|e: String| Failure::new("INVALID_ARGUMENT", e))?;
         let targets = Arc::new(self.targets.clone());
         match self.head.format {
             Format::Arrow => arrow::read(plain, &targets, &self.plan, zone, progress),

@@ -237,19 +237,23 @@ impl Client {
             }
             _ => {}
         }
-        let results = match self.session.execute(sql).await {
-            Ok(results) => results,
+        let statements = match self.session.split(sql) {
+            Ok(statements) => statements,
             Err(error) => return self.packets.write(&reply::sql_err(&error)).await,
         };
-        if results.is_empty() {
+        if statements.is_empty() {
             return self.packets.write(&reply::ok(0, "", false)).await;
         }
-        let last = results.len() - 1;
+        let last = statements.len() - 1;
         if last > 0 && !self.multi_statements {
             let text = "errCode = 2, detailMessage = several statements in one command need CLIENT_MULTI_STATEMENTS";
             return self.packets.write(&reply::err(1064, "42000", text)).await;
         }
-        for (i, result) in results.into_iter().enumerate() {
+        for (i, statement) in statements.iter().enumerate() {
+            let result = match self.session.run(sql, statement).await {
+                Ok(result) => result,
+                Err(error) => return self.packets.write(&reply::sql_err(&error)).await,
+            };
             // After an error no further result may follow.
             if !self.answer(result, i < last).await? {
                 break;

@@ -19,6 +19,65 @@ pub(crate) struct Statement {
     pub(crate) hints: Vec<String>,
 }
 
+/// Levels of nesting that a statement may have: what one deep stack holds.
+const MAX_DEPTH: usize = 400;
+/// Operators that may stand in a row; each makes the tree one level deeper.
+const MAX_CHAIN: usize = 400;
+
+impl Statement {
+    /// Whether the statement returns rows, told from its first word.
+    pub(crate) fn returns_rows(&self) -> bool {
+        self.tokens.iter().find(|tok| tok.token != Token::LParen).is_some_and(|tok| match &tok.token {
+            Token::Word(word) => ["SELECT", "WITH", "SHOW", "DESC", "DESCRIBE", "EXPLAIN", "VALUES"]
+                .iter()
+                .any(|first| word.quote_style.is_none() && word.value.eq_ignore_ascii_case(first)),
+            _ => false,
+        })
+    }
+
+    /// Refuses what is nested so deeply that planning it would not end well. Doris's own limits are higher (3000
+    /// levels, 10000 children), with `OR` and `AND` chains of any length within them.
+    ///
+    /// # Errors
+    /// What is too large.
+    pub(crate) fn check_size(&self) -> Result<(), SqlError> {
+        let (mut depth, mut prefixes) = (0usize, 0usize);
+        let mut chains = vec![0usize];
+        for tok in &self.tokens {
+            let prefix = match &tok.token {
+                Token::LParen | Token::LBracket => {
+                    depth += 1;
+                    chains.push(0);
+                    false
+                }
+                Token::RParen | Token::RBracket => {
+                    depth = depth.saturating_sub(1);
+                    chains.pop();
+                    false
+                }
+                Token::Comma => {
+                    chains.last_mut().into_iter().for_each(|chain| *chain = 0);
+                    false
+                }
+                Token::Minus | Token::Plus | Token::Mul | Token::Div | Token::Mod => true,
+                Token::Word(word) if word.quote_style.is_none() && word.value.eq_ignore_ascii_case("NOT") => true,
+                _ => false,
+            };
+            prefixes = if prefix { prefixes + 1 } else { 0 };
+            if prefix {
+                chains.last_mut().into_iter().for_each(|chain| *chain += 1);
+            }
+            if depth > MAX_DEPTH || prefixes > MAX_DEPTH {
+                return Err(SqlError::not_served(format!("expressions nested deeper than {MAX_DEPTH} levels")));
+            }
+            if chains.last().is_some_and(|chain| *chain > MAX_CHAIN) {
+                return Err(SqlError::not_served(format!("more than {MAX_CHAIN} operators in one expression")));
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Splits a text into statements at `;`. Empty statements are dropped.
 pub(crate) fn statements(text: &str, backslash_escapes: bool) -> Result<Vec<Statement>, SqlError> {
     let mut lexer = Lexer { text, bytes: text.as_bytes(), at: 0, backslash_escapes };

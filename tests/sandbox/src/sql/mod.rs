@@ -24,7 +24,7 @@ mod udf;
 mod variables;
 
 pub(crate) use dispatch::run;
-pub(crate) use lexer::statements as split;
+pub(crate) use lexer::{Statement, statements as split};
 pub(crate) use query::plan_tablets;
 pub(crate) use variables::Variables;
 

@@ -16,7 +16,7 @@ fn head(pairs: &[(&str, &str)]) -> Result<LoadHead, HeaderError> {
 }
 
 fn plan(pairs: &[(&str, &str)]) -> Result<LoadPlan, HeaderError> {
-    LoadPlan::parse(&headers(pairs), Format::Csv { header_lines: 0 })
+    LoadPlan::parse(&headers(pairs))
 }
 
 #[test]
@@ -189,4 +189,11 @@ fn json_is_read_by_line_unless_a_header_says_otherwise() {
 fn an_enclosing_byte_brings_the_backslash_as_escape() {
     assert_eq!(plan(&[("enclose", "'")]).expect("plan").csv.escape, Some(b'\\'));
     assert_eq!(plan(&[]).expect("plan").csv.escape, None);
+}
+
+#[test]
+fn only_the_exact_spelling_asks_for_two_phases() {
+    for (value, expected) in [("true", true), ("TRUE", false), ("True", false), ("1", false), ("false", false)] {
+        assert_eq!(head(&[("two_phase_commit", value)]).expect(value).two_phase, expected, "{value}");
+    }
 }

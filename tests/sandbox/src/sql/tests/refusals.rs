@@ -401,3 +401,20 @@ async fn query_plans_take_plain_scans_only() {
         assert!(error.message.contains(text), "{sql}: {}", error.message);
     }
 }
+
+/// What would overflow a stack or never be planned is refused before it is planned; what is moderately deep runs.
+#[tokio::test]
+async fn depth_is_bounded_and_moderate_depth_runs() {
+    let mut f = Fixture::with_database().await;
+    let nested = |n: usize| format!("SELECT {}-1{}", "abs(".repeat(n), ")".repeat(n));
+    assert_eq!(f.rows(&nested(60)).await, ["1"]);
+    assert_eq!(f.rows(&format!("SELECT {} TRUE", "NOT ".repeat(200))).await, ["1"]);
+    for (sql, text) in [
+        (nested(500), "expressions nested deeper than 400 levels"),
+        (format!("SELECT {} TRUE", "NOT ".repeat(500)), "expressions nested deeper than 400 levels"),
+        (format!("SELECT {}1", "1 + ".repeat(500)), "more than 400 operators in one expression"),
+    ] {
+        let error = f.error(&sql).await;
+        assert!(error.message.contains(text), "{}", error.message);
+    }
+}
