@@ -36,6 +36,12 @@ use crate::protocol::parse_flight_location;
 const PREFETCH_BATCHES: usize = 2;
 /// Time a best-effort `CloseSession` may take.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Probes of the operating system: they find a dead peer, and no server counts them.
+const TCP_KEEP_ALIVE: Duration = Duration::from_secs(30);
+/// HTTP/2 pings while a call is open. The FE is a Java gRPC server, which permits one ping in five minutes by default
+/// and ends connections that send more (GOAWAY `too_many_pings`).
+const HTTP2_KEEP_ALIVE: Duration = Duration::from_secs(330);
+
 /// Connections to Flight servers, one per URL; a channel connects on first use and reconnects by itself.
 #[derive(Debug, Default)]
 pub(super) struct Channels {
@@ -62,10 +68,10 @@ impl Channels {
         let channel = endpoint
             .connect_timeout(options.connect_timeout)
             .tcp_nodelay(true)
-            .tcp_keepalive(Some(Duration::from_secs(30)))
-            .http2_keep_alive_interval(Duration::from_secs(30))
+            .tcp_keepalive(Some(TCP_KEEP_ALIVE))
+            .http2_keep_alive_interval(HTTP2_KEEP_ALIVE)
             .keep_alive_timeout(Duration::from_secs(20))
-            .keep_alive_while_idle(true)
+            .keep_alive_while_idle(false)
             .initial_stream_window_size(8 << 20)
             .initial_connection_window_size(32 << 20)
             .connect_lazy();
@@ -181,8 +187,9 @@ impl FlightSession {
     /// Runs `sql` and returns where its result is to be had.
     ///
     /// The statement has been executed (or started) when this returns, so it is never repeated by itself. There is
-    /// no client-side time limit: the server's `query_timeout` governs, and HTTP/2 keep-alive finds a dead peer. An
-    /// unread result of the previous statement of this session is lost.
+    /// no client-side time limit: the server's `query_timeout` governs. A dead peer is found by TCP keep-alive, or by an
+    /// HTTP/2 ping after five and a half minutes without data. An unread result of the previous statement of this
+    /// session is lost.
     ///
     /// # Errors
     /// [`Error::Server`] with the server's text and code, [`Error::Auth`], [`Error::Transport`].
