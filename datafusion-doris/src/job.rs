@@ -7,14 +7,14 @@ use datafusion::arrow::array::AsArray;
 use datafusion::arrow::datatypes::UInt64Type;
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::logical_expr::{DmlStatement, LogicalPlan, WriteOp};
-use datafusion::physical_plan::{ExecutionPlanProperties, collect};
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, collect};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::changelog::window::covering_second;
 use crate::changelog::{ChangelogStatus, DorisChangelogExec, changelogs};
-use crate::checkpoint::{EpochSource, SourcePosition};
+use crate::checkpoint::SourcePosition;
 use crate::error::{Error, Result};
 
 /// What a job is doing.
@@ -67,6 +67,10 @@ pub struct JobStatus {
 /// # Delivery
 /// Every epoch is visible whole or not at all. Positions are kept in memory only: a job that is started again starts
 /// at the beginning of its mode, and upserts by key make that harmless for UNIQUE KEY targets.
+///
+/// # Joins with static tables
+/// A static table is read anew in every epoch, after the epoch's window of changes was fixed: a change meets the
+/// static rows that were committed before it. Rows that come or change later do not touch what is mirrored already.
 #[derive(Debug)]
 pub struct SyncJob {
     name: String,
@@ -95,7 +99,9 @@ impl SyncJob {
         }
         let plan = context.state().create_physical_plan(&plan).await?;
         let unbounded = plan.boundedness().is_unbounded();
-        let sources: Vec<DorisChangelogExec> = changelogs(&plan);
+        // A bounded changelog in a static subtree is read anew by every epoch and has no position.
+        let sources: Vec<DorisChangelogExec> =
+            changelogs(&plan).into_iter().filter(|source| source.properties().boundedness.is_unbounded()).collect();
         if !unbounded || sources.is_empty() {
             return Err(Error::unsupported(
                 format!("job {name}"),
@@ -129,8 +135,11 @@ impl SyncJob {
 
     /// Where the job stands now.
     pub fn status(&self) -> JobStatus {
+        // Asked first: a task that ends between the two has left its outcome.
+        let task_ended = self.outcome.has_changed().is_err();
         let outcome = self.outcome.borrow().clone();
         let state = match &outcome {
+            None if task_ended => JobState::Failed,
             None => JobState::Running,
             Some(Err(_)) => JobState::Failed,
             Some(Ok(_)) if *self.stopping.lock() => JobState::Stopped,
@@ -144,7 +153,11 @@ impl SyncJob {
             epochs: statuses.iter().map(|(_, status)| status.epochs).max().unwrap_or_default(),
             rows: statuses.iter().map(|(_, status)| status.rows).max().unwrap_or_default(),
             positions: statuses.into_iter().map(|(table, status)| (table, status.position)).collect(),
-            error: outcome.and_then(|outcome| outcome.err()).map(|error| error.to_string()),
+            error: match outcome {
+                Some(Err(error)) => Some(error.to_string()),
+                None if task_ended => Some(self.without_outcome().to_string()),
+                _ => None,
+            },
         }
     }
 
@@ -198,8 +211,14 @@ impl SyncJob {
         match ended {
             Some(Ok(rows)) => Ok(rows),
             Some(Err(error)) => Err(shared(&self.name, &error)),
-            None => Err(Error::Checkpoint { reason: format!("job {} was aborted", self.name) }),
+            None => Err(self.without_outcome()),
         }
+    }
+
+    fn without_outcome(&self) -> Error {
+        let reason =
+            format!("job {} ended without an outcome: its task panicked or its runtime was shut down", self.name);
+        Error::Checkpoint { reason }
     }
 }
 

@@ -183,3 +183,72 @@ async fn an_idle_job_loads_nothing() {
     assert_eq!(job.stop().await.expect("stops"), 0);
     assert!(!cluster.server().requests().all().iter().any(|request| request.target.contains("_stream_load")));
 }
+
+#[tokio::test]
+async fn a_static_table_is_read_after_each_window_is_fixed() {
+    let (cluster, ctx) = source_and_mirror(2).await;
+    cluster
+        .doris(
+            "CREATE TABLE {db}.dim (id INT NOT NULL, name VARCHAR(20)) UNIQUE KEY(id)
+             DISTRIBUTED BY HASH(id) BUCKETS 1 PROPERTIES ('replication_num' = '1')",
+        )
+        .await;
+    cluster.declare(&ctx, "dim", "dim", &[]).await;
+    let sql = "INSERT INTO mirror SELECT c.id, d.name, c.n, c.__change_kind FROM changes c JOIN dim d ON c.id = d.id";
+    let begun = std::time::Instant::now();
+    let job = SyncJob::submit(&ctx, "joined", sql).await.expect("starts");
+    // the static side is empty: the join ends without asking the changelog for a row
+    for _ in 0..2 {
+        tokio::time::timeout(PATIENCE, job.caught_up()).await.expect("in time").expect("caught up");
+    }
+    // a snapshot, a window per poll (1 s), and one for each wait at most
+    let (epochs, seconds) = (job.status().epochs, begun.elapsed().as_secs());
+    assert!(epochs <= seconds + 4, "{epochs} epochs in {seconds} s");
+    assert_eq!(cluster.scalar("SELECT COUNT(*) FROM {db}.mirror").await, "0");
+
+    for id in 10..13 {
+        cluster.doris(&format!("INSERT INTO {{db}}.dim VALUES ({id}, 'n{id}')")).await;
+        cluster.doris(&format!("INSERT INTO {{db}}.source VALUES ({id}, 'x', {id})")).await;
+        tokio::time::timeout(PATIENCE, job.caught_up()).await.expect("in time").expect("caught up");
+        assert_eq!(cluster.scalar(&format!("SELECT v FROM {{db}}.mirror WHERE id = {id}")).await, format!("n{id}"));
+    }
+    job.stop().await.expect("stops");
+}
+
+#[tokio::test]
+async fn a_bounded_changelog_beside_the_followed_one_does_not_hold_up_catching_up() {
+    let (cluster, ctx) = source_and_mirror(2).await;
+    let bounded = [INITIAL[0], INITIAL[1], ("source.scan.bounded-mode", "latest")];
+    cluster.declare(&ctx, "known", "source", &bounded).await;
+    let sql = "INSERT INTO mirror SELECT c.id, c.v, c.n, c.__change_kind FROM changes c
+               JOIN (SELECT id FROM known GROUP BY id) k ON c.id = k.id";
+    let job = SyncJob::submit(&ctx, "beside", sql).await.expect("starts");
+    tokio::time::timeout(PATIENCE, job.caught_up()).await.expect("in time").expect("caught up");
+    assert_mirrored(&cluster).await;
+    job.stop().await.expect("stops");
+}
+
+#[tokio::test]
+async fn a_job_goes_on_when_its_idle_session_was_ended() {
+    let cluster = Cluster::sandbox().await;
+    cluster
+        .doris(
+            "CREATE TABLE {db}.source (id INT NOT NULL) UNIQUE KEY(id) DISTRIBUTED BY HASH(id) BUCKETS 1
+             PROPERTIES ('enable_unique_key_merge_on_write' = 'true', 'changelog.enable' = 'true',
+             'changelog.need_historical_value' = 'true');
+             CREATE TABLE {db}.mirror (id INT NOT NULL) UNIQUE KEY(id) DISTRIBUTED BY HASH(id) BUCKETS 1
+             PROPERTIES ('enable_unique_key_merge_on_write' = 'true')",
+        )
+        .await;
+    let ctx = cluster.context();
+    let hourly = [INITIAL[0], ("source.changelog.poll-interval", "1h")];
+    cluster.declare(&ctx, "changes", "source", &hourly).await;
+    cluster.declare(&ctx, "mirror", "mirror", &SINK).await;
+    let job = SyncJob::submit(&ctx, "idle", "INSERT INTO mirror SELECT * FROM changes").await.expect("starts");
+    tokio::time::timeout(PATIENCE, job.caught_up()).await.expect("in time").expect("caught up");
+    cluster.server().expire_flight_tokens();
+    cluster.doris("INSERT INTO {db}.source VALUES (1)").await;
+    tokio::time::timeout(PATIENCE, job.caught_up()).await.expect("in time").expect("a new session is opened");
+    assert_eq!(cluster.scalar("SELECT COUNT(*) FROM {db}.mirror").await, "1");
+    job.stop().await.expect("stops");
+}

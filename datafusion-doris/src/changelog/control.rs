@@ -6,8 +6,8 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::window::{WindowPlanner, millis_until_closed};
-use crate::checkpoint::{Epoch, EpochSource, SourcePosition};
+use super::window::{Window, WindowPlanner, millis_until_closed};
+use crate::checkpoint::{Epoch, SourcePosition};
 
 /// Shortest pause between two questions for the server's time, when somebody waits for an instant to close.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
@@ -30,11 +30,28 @@ impl Progress {
     }
 }
 
+/// A finite part of a read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Piece {
+    /// All rows of now.
+    Snapshot,
+    /// The changes of a window.
+    Window(Window),
+}
+
+/// A piece whose end is fixed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Armed {
+    pub piece: Piece,
+    /// Where the read stands after it.
+    pub then: WindowPlanner,
+}
+
 /// What one execution of the node is to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Work {
-    /// One piece: the snapshot, or one window.
-    Epoch(Progress),
+    /// The armed piece, or nothing when none is armed.
+    Epoch(Option<Piece>),
     /// Everything, from the start, without end (or to the bound).
     All,
 }
@@ -46,6 +63,8 @@ struct State {
     committed: Progress,
     /// After everything handed out.
     current: Progress,
+    /// What the executions of this epoch read.
+    armed: Option<Armed>,
     stop: bool,
     /// An instant somebody waits for, in epoch milliseconds.
     wanted_ms: Option<i64>,
@@ -68,8 +87,8 @@ pub struct ChangelogStatus {
 
 /// Steers a changelog read; shared by all copies of one plan node.
 ///
-/// Without `begin_epoch` each execution of the node is free-running and begins at the start. After the first
-/// `begin_epoch` each execution does one piece of work from the last committed position.
+/// Without a coordinator each execution of the node is free-running and begins at the start. Once a coordinator has
+/// begun an epoch, each execution reads the piece that was armed for it, from the last committed position on.
 #[derive(Debug)]
 pub struct ChangelogControl {
     state: Mutex<State>,
@@ -82,6 +101,7 @@ impl Default for ChangelogControl {
             epoch: None,
             committed: Progress::Start,
             current: Progress::Start,
+            armed: None,
             stop: false,
             wanted_ms: None,
             asked: None,
@@ -130,7 +150,7 @@ impl ChangelogControl {
     pub(super) fn work(&self) -> Work {
         let state = self.state.lock();
         match state.epoch {
-            Some(_) => Work::Epoch(state.committed),
+            Some(_) => Work::Epoch(state.armed.map(|armed| armed.piece)),
             None => Work::All,
         }
     }
@@ -139,8 +159,76 @@ impl ChangelogControl {
         self.state.lock().current = progress;
     }
 
-    pub(super) fn stopping(&self) -> bool {
-        self.state.lock().stop
+    /// Where the next piece starts.
+    pub(super) fn current(&self) -> Progress {
+        self.state.lock().current
+    }
+
+    /// Waits for [`Self::stop`].
+    pub(super) async fn stopped(&self) {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if self.state.lock().stop {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Position after everything handed out.
+    pub fn position(&self) -> SourcePosition {
+        self.state.lock().current.position()
+    }
+
+    /// Ends an idle wait now, and a running piece of work at its end; no further work is begun.
+    pub fn stop(&self) {
+        self.state.lock().stop = true;
+        self.changed.notify_waiters();
+    }
+
+    pub(super) fn begin_epoch(&self, epoch: Epoch) {
+        let mut state = self.state.lock();
+        state.epoch = Some(epoch);
+        state.current = state.committed;
+        state.armed = None;
+    }
+
+    pub(super) fn arm(&self, armed: Armed) {
+        self.state.lock().armed = Some(armed);
+    }
+
+    /// Moves behind the armed piece, and gives where the read stands then.
+    pub(super) fn piece_done(&self) -> Option<WindowPlanner> {
+        let mut state = self.state.lock();
+        let then = state.armed.take()?.then;
+        state.current = Progress::Changes(then);
+        Some(then)
+    }
+
+    pub(super) fn epoch_committed(&self) {
+        {
+            let mut state = self.state.lock();
+            state.committed = state.current;
+            state.epochs += 1;
+        }
+        self.changed.notify_waiters();
+    }
+
+    pub(super) fn epoch_aborted(&self) {
+        let mut state = self.state.lock();
+        state.current = state.committed;
+        state.armed = None;
+    }
+
+    pub(super) fn finished(&self) -> bool {
+        let state = self.state.lock();
+        state.stop || matches!(state.committed, Progress::Changes(planner) if planner.is_done())
+    }
+
+    pub(super) fn epoch_written(&self, rows: u64) {
+        self.state.lock().rows += rows;
     }
 
     /// Notes the server's time at a poll.
@@ -181,46 +269,6 @@ fn next_poll(state: &State, planner: &WindowPlanner, interval: Duration) -> Opti
         pause = pause.min(until_closed.max(SHORTEST_PAUSE));
     }
     Some(asked_at + pause)
-}
-
-impl EpochSource for ChangelogControl {
-    fn begin_epoch(&self, epoch: Epoch) {
-        let mut state = self.state.lock();
-        state.epoch = Some(epoch);
-        state.current = state.committed;
-    }
-
-    fn position(&self) -> SourcePosition {
-        self.state.lock().current.position()
-    }
-
-    fn epoch_committed(&self, _epoch: Epoch) {
-        {
-            let mut state = self.state.lock();
-            state.committed = state.current;
-            state.epochs += 1;
-        }
-        self.changed.notify_waiters();
-    }
-
-    fn epoch_aborted(&self, _epoch: Epoch) {
-        let mut state = self.state.lock();
-        state.current = state.committed;
-    }
-
-    fn finished(&self) -> bool {
-        let state = self.state.lock();
-        state.stop || matches!(state.committed, Progress::Changes(planner) if planner.is_done())
-    }
-
-    fn stop(&self) {
-        self.state.lock().stop = true;
-        self.changed.notify_waiters();
-    }
-
-    fn epoch_written(&self, _epoch: Epoch, rows: u64) {
-        self.state.lock().rows += rows;
-    }
 }
 
 #[cfg(test)]
@@ -280,17 +328,27 @@ mod tests {
 
     #[test]
     fn aborted_epoch_is_replayed_from_the_committed_position() {
+        let window = |start_ms| Piece::Window(Window { start_ms, end_ms: start_ms + 10_000 });
         let control = ChangelogControl::default();
         assert_eq!(control.work(), Work::All);
         control.begin_epoch(Epoch::FIRST);
-        control.set_current(Progress::Changes(WindowPlanner::new(20_000)));
-        control.epoch_committed(Epoch::FIRST);
+        assert_eq!(control.work(), Work::Epoch(None));
+        control.arm(Armed { piece: Piece::Snapshot, then: WindowPlanner::new(20_000) });
+        assert_eq!(control.work(), Work::Epoch(Some(Piece::Snapshot)));
+        assert!(control.piece_done().is_some());
+        control.epoch_committed();
         control.begin_epoch(Epoch(2));
-        control.set_current(Progress::Changes(WindowPlanner::new(30_000)));
+        control.arm(Armed { piece: window(20_000), then: WindowPlanner::new(30_000) });
+        assert_eq!(control.position(), SourcePosition::Changelog { next_ms: 20_000 }, "not read yet");
+        assert!(control.piece_done().is_some());
         assert_eq!(control.position(), SourcePosition::Changelog { next_ms: 30_000 });
-        control.epoch_aborted(Epoch(2));
+        control.epoch_aborted();
         control.begin_epoch(Epoch(3));
-        assert_eq!(control.work(), Work::Epoch(Progress::Changes(WindowPlanner::new(20_000))));
+        assert_eq!(control.work(), Work::Epoch(None), "an aborted epoch's piece is forgotten");
+        assert_eq!(control.current(), Progress::Changes(WindowPlanner::new(20_000)));
         assert_eq!(control.status().position, SourcePosition::Changelog { next_ms: 20_000 });
+        control.arm(Armed { piece: window(20_000), then: WindowPlanner::new(30_000) });
+        control.epoch_committed();
+        assert_eq!(control.status().position, SourcePosition::Changelog { next_ms: 20_000 }, "armed is not done");
     }
 }

@@ -27,6 +27,7 @@ use super::reader::{ChangelogSpec, ReadMetrics, Reader};
 use super::row_kind::RowKind;
 use super::server::{ChangelogServer, DorisServer};
 use super::window::Window;
+use crate::checkpoint::EpochSource;
 use crate::client::DorisClient;
 use crate::scan::{MeteredStream, cut_at};
 use crate::sql::HiddenColumns;
@@ -42,7 +43,7 @@ const PREFETCH_BATCHES: usize = 2;
 /// does to an update).
 ///
 /// An execution is free-running and starts at the beginning, unless a coordinator steers the node by
-/// [`Self::control`]: then each execution is one epoch.
+/// [`Self::epoch_source`]: then each execution reads the piece that was armed for its epoch.
 ///
 /// # Cancellation
 /// Dropping the stream aborts the read at once and closes its Flight session.
@@ -142,6 +143,21 @@ impl DorisChangelogExec {
     /// What steers the read; shared by all copies of the node.
     pub fn control(&self) -> &Arc<ChangelogControl> {
         &self.control
+    }
+
+    /// This read as a source of epochs. Its node then reads what was armed; see [`EpochSource`].
+    pub fn epoch_source(&self) -> Arc<dyn EpochSource> {
+        Arc::new(self.reader())
+    }
+
+    fn reader(&self) -> Reader {
+        Reader {
+            server: Arc::clone(&self.server),
+            spec: Arc::clone(&self.spec),
+            control: Arc::clone(&self.control),
+            hidden: Arc::clone(&self.hidden),
+            metrics: self.read_metrics.clone(),
+        }
     }
 
     /// The server's time now, in epoch milliseconds.
@@ -275,13 +291,7 @@ impl ExecutionPlan for DorisChangelogExec {
         if partition != 0 {
             return internal_err!("DorisChangelogExec has no partition {partition}");
         }
-        let reader = Reader {
-            server: Arc::clone(&self.server),
-            spec: Arc::clone(&self.spec),
-            control: Arc::clone(&self.control),
-            hidden: Arc::clone(&self.hidden),
-            metrics: self.read_metrics.clone(),
-        };
+        let reader = self.reader();
         let work = self.control.work();
         let read_schema = Arc::clone(&self.spec.schema);
         // The reading task starts with the first poll, not here.

@@ -13,6 +13,8 @@
 //!   not at all. Applied by key, the second changes nothing.
 //! - The last column is the change kind, `+I`, `-U`, `+U` or `-D`; the two halves of an update follow each other.
 //!   Columns outside of the key are nullable: without `binlog.need_historical_value` a delete carries its key only.
+//! - In a continuous insert each window is fixed before the plan is executed, so the static side of a join is read
+//!   after it: a change meets the static rows that were committed before it (or later ones).
 //! - Positions are instants of the server's clock; the client's clock is never used.
 
 mod control;
@@ -89,7 +91,7 @@ pub fn epoch_sources(plan: &Arc<dyn ExecutionPlan>) -> Vec<Arc<dyn EpochSource>>
         if let Some(changelog) = node.downcast_ref::<DorisChangelogExec>()
             && node.boundedness().is_unbounded()
         {
-            found.push(Arc::clone(changelog.control()) as Arc<dyn EpochSource>);
+            found.push(changelog.epoch_source());
         }
         Ok(TreeNodeRecursion::Continue)
     });

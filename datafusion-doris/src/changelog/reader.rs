@@ -5,19 +5,23 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use arrow::array::{ArrayRef, UInt32Array};
-use arrow::compute::{SortColumn, cast, concat_batches, lexsort_to_indices, take_record_batch};
+use arrow::compute::{
+    CastOptions, SortColumn, cast_with_options, concat_batches, lexsort_to_indices, take_record_batch,
+};
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 use arrow::record_batch::RecordBatch;
+use async_trait::async_trait;
 use datafusion::physical_plan::metrics::{Count, Gauge};
 use futures::StreamExt;
 use tokio::sync::mpsc::Sender;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::control::{ChangelogControl, Progress, Work};
+use super::control::{Armed, ChangelogControl, Piece, Progress, Work};
 use super::row_kind::{ResultColumns, RowKind, constant_kinds, decode_kinds};
 use super::server::{ChangelogServer, Rows};
 use super::window::{Step, Window, WindowPlanner, closed_second, covering_second};
+use crate::checkpoint::{Epoch, EpochSource, SourcePosition};
 use crate::error::{Error, Result};
 use crate::scan::Conformer;
 use crate::sql::{ChangelogSelect, HiddenColumns, IncrementType};
@@ -80,8 +84,8 @@ pub(super) struct ReadMetrics {
     pub position_ms: Gauge,
 }
 
-/// One execution of a changelog read.
-#[derive(Debug)]
+/// Reads a changelog: once and free-running, or as a source of epochs.
+#[derive(Debug, Clone)]
 pub(super) struct Reader {
     pub server: Arc<dyn ChangelogServer>,
     pub spec: Arc<ChangelogSpec>,
@@ -91,61 +95,128 @@ pub(super) struct Reader {
     pub metrics: ReadMetrics,
 }
 
+#[async_trait]
+impl EpochSource for Reader {
+    fn begin_epoch(&self, epoch: Epoch) {
+        self.control.begin_epoch(epoch);
+    }
+
+    async fn arm(&self) -> Result<bool> {
+        let armed = tokio::select! {
+            biased;
+            () = self.control.stopped() => None,
+            armed = self.next_piece(self.control.current()) => armed?,
+        };
+        if let Some(armed) = armed {
+            self.control.arm(armed);
+        }
+        Ok(armed.is_some())
+    }
+
+    fn piece_done(&self) {
+        if let Some(planner) = self.control.piece_done() {
+            self.show_position(&planner);
+        }
+    }
+
+    fn position(&self) -> SourcePosition {
+        self.control.position()
+    }
+
+    fn epoch_committed(&self, _epoch: Epoch) {
+        self.control.epoch_committed();
+    }
+
+    fn epoch_aborted(&self, _epoch: Epoch) {
+        self.control.epoch_aborted();
+    }
+
+    fn finished(&self) -> bool {
+        self.control.finished()
+    }
+
+    fn stop(&self) {
+        self.control.stop();
+    }
+
+    fn epoch_written(&self, _epoch: Epoch, rows: u64) {
+        self.control.epoch_written(rows);
+    }
+}
+
 impl Reader {
     /// Does `work`, sending conformed batches (with all kinds, unfiltered) to `output`. Returns early without error
     /// when nobody listens any more.
     pub async fn run(self, work: Work, output: Output) -> Result<()> {
-        let (one_epoch, progress) = match work {
-            Work::Epoch(progress) => (true, progress),
-            Work::All => (false, Progress::Start),
-        };
-        let mut planner = match progress {
+        match work {
+            Work::Epoch(None) => Ok(()),
+            // The piece is counted as read by the coordinator, so it is read whatever happens meanwhile.
+            Work::Epoch(Some(piece)) => self.read(piece, &output).await,
+            Work::All => {
+                let mut progress = Progress::Start;
+                loop {
+                    let armed = tokio::select! {
+                        biased;
+                        () = output.closed() => None,
+                        () = self.control.stopped() => None,
+                        armed = self.next_piece(progress) => armed?,
+                    };
+                    let Some(Armed { piece, then }) = armed else { return Ok(()) };
+                    self.read(piece, &output).await?;
+                    self.advanced_to(&then);
+                    progress = Progress::Changes(then);
+                }
+            }
+        }
+    }
+
+    /// Waits for the next piece and fixes its end; `None` when the bound is reached.
+    async fn next_piece(&self, progress: Progress) -> Result<Option<Armed>> {
+        let planner = match progress {
             Progress::Changes(planner) => planner,
             Progress::Start => {
-                if self.control.stopping() {
-                    return Ok(());
-                }
                 let planner = self.start().await?;
                 if self.spec.snapshot {
-                    self.read_snapshot(&output).await?;
-                    self.advanced_to(&planner);
-                    if one_epoch {
-                        return Ok(());
-                    }
+                    return Ok(Some(Armed { piece: Piece::Snapshot, then: planner }));
                 }
                 self.advanced_to(&planner);
                 planner
             }
         };
-        while !output.is_closed() && !self.control.stopping() && !planner.is_done() {
-            tokio::select! {
-                () = self.control.poll_due(&planner, self.spec.poll_interval) => {}
-                () = output.closed() => return Ok(()),
-            }
-            if self.control.stopping() {
-                break;
-            }
+        while !planner.is_done() {
+            self.control.poll_due(&planner, self.spec.poll_interval).await;
             let now_ms = self.server.now_ms().await?;
             self.control.asked(now_ms);
             match planner.step(&self.spec.table, now_ms)? {
                 Step::Done => break,
                 Step::Wait => {}
                 Step::Read(window) => {
-                    self.read_window(window, &output).await?;
-                    planner.advance(window)?;
-                    self.advanced_to(&planner);
-                    self.metrics.windows.add(1);
-                    if one_epoch {
-                        break;
-                    }
+                    let mut then = planner;
+                    then.advance(window)?;
+                    return Ok(Some(Armed { piece: Piece::Window(window), then }));
                 }
             }
         }
-        Ok(())
+        Ok(None)
+    }
+
+    async fn read(&self, piece: Piece, output: &Output) -> Result<()> {
+        match piece {
+            Piece::Snapshot => self.read_snapshot(output).await,
+            Piece::Window(window) => {
+                self.read_window(window, output).await?;
+                self.metrics.windows.add(1);
+                Ok(())
+            }
+        }
     }
 
     fn advanced_to(&self, planner: &WindowPlanner) {
         self.control.set_current(Progress::Changes(*planner));
+        self.show_position(planner);
+    }
+
+    fn show_position(&self, planner: &WindowPlanner) {
         self.metrics.position_ms.set(usize::try_from(planner.next_ms()).unwrap_or_default());
     }
 
@@ -333,8 +404,10 @@ impl<'a> WindowDecoder<'a> {
         let columns = self.locate(&schema)?.clone();
         let all = concat_batches(&schema, &batches)?;
         let key = |index: usize| -> Result<SortColumn> {
-            // LSN may come as the text of a 128 bit integer: compare numbers, not texts.
-            let values: ArrayRef = cast(all.column(index), &DataType::Decimal128(38, 0))?;
+            // LSN may come as the text of a 128 bit integer, of up to 39 digits: compare numbers, not texts, and
+            // never take one that is no number for NULL.
+            let exact = CastOptions { safe: false, ..CastOptions::default() };
+            let values: ArrayRef = cast_with_options(all.column(index), &DataType::Decimal256(76, 0), &exact)?;
             Ok(SortColumn { values, options: None })
         };
         let order: UInt32Array =

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use super::exec::{ChangelogRequest, DorisChangelogExec};
 use super::reader::{ChangelogSpec, read_schema};
 use super::server::{ChangelogServer, Rows};
-use crate::checkpoint::{Epoch, EpochSource, SourcePosition};
+use crate::checkpoint::{Epoch, SourcePosition};
 use crate::error::{Error, Result};
 use crate::types::{DorisType, TableIdent};
 
@@ -28,7 +28,7 @@ const START: i64 = 1_767_225_610_500;
 #[derive(Debug, Clone)]
 struct Change {
     at_ms: i64,
-    lsn: i64,
+    lsn: i128,
     op: i8,
     id: i64,
     name: &'static str,
@@ -296,6 +296,18 @@ async fn result_in_parts_is_put_in_the_order_of_the_changes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn longest_lsn_is_ordered_as_a_number() {
+    let lsn = i128::MAX;
+    let changes = vec![
+        Change { at_ms: START, lsn, op: 1, id: 5, name: "b" },
+        Change { at_ms: START, lsn: 9, op: 0, id: 5, name: "b" },
+    ];
+    let server = FakeServer::new(changes, vec![], Manners { parts: true, ..Manners::default() });
+    let rows = read_for(&node(&server, false, false), Duration::from_secs(15)).await;
+    assert_eq!(rows, ["+I5b", "-D5b"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn older_names_of_the_hidden_columns_are_found() {
     let server =
         FakeServer::new(vec![insert(START, 1, "x")], vec![], Manners { old_names: true, ..Manners::default() });
@@ -341,28 +353,83 @@ async fn each_epoch_is_one_piece_of_work_and_an_aborted_one_is_replayed() {
     let changes = vec![insert(START, 1, "x"), insert(START + 11_000, 2, "y")];
     let server = FakeServer::new(changes, vec![(7, "a"), (8, "b")], Manners::default());
     let node = node(&server, true, false);
-    let control = Arc::clone(node.control());
-    control.begin_epoch(Epoch(1));
+    let (source, control) = (node.epoch_source(), Arc::clone(node.control()));
+    source.begin_epoch(Epoch(1));
+    assert!(source.arm().await.unwrap());
     let mut snapshot = drain(&node).await.unwrap();
     snapshot.sort();
     assert_eq!(snapshot, ["+I7a", "+I8b"]);
+    source.piece_done();
     assert!(control.status().position.changelog_ms().is_none(), "not committed yet");
-    control.epoch_committed(Epoch(1));
-    control.begin_epoch(Epoch(2));
+    source.epoch_committed(Epoch(1));
+    source.begin_epoch(Epoch(2));
+    assert!(source.arm().await.unwrap());
     assert_eq!(drain(&node).await.unwrap(), ["+I1x"]);
-    let read = control.position();
-    control.epoch_aborted(Epoch(2));
-    control.begin_epoch(Epoch(3));
+    source.piece_done();
+    let read = source.position();
+    source.epoch_aborted(Epoch(2));
+    source.begin_epoch(Epoch(3));
+    assert!(source.arm().await.unwrap());
     assert_eq!(drain(&node).await.unwrap(), ["+I1x", "+I2y"], "from the committed position on");
-    assert!(control.position().changelog_ms() > read.changelog_ms());
-    control.epoch_committed(Epoch(3));
-    assert!(!control.finished());
-    control.stop();
-    control.begin_epoch(Epoch(4));
+    source.piece_done();
+    assert!(source.position().changelog_ms() > read.changelog_ms());
+    source.epoch_committed(Epoch(3));
+    assert!(!source.finished());
+    source.stop();
+    source.begin_epoch(Epoch(4));
+    assert!(!source.arm().await.unwrap(), "nothing is begun after a stop");
     assert!(drain(&node).await.unwrap().is_empty());
-    assert!(control.finished());
+    assert!(source.finished());
     assert_eq!(control.status().epochs, 2);
     assert!(matches!(control.status().position, SourcePosition::Changelog { .. }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn window_is_fixed_when_it_is_armed_and_read_as_it_was_fixed() {
+    let changes = vec![insert(START + 9_000, 1, "x"), insert(START + 12_000, 2, "late")];
+    let server = FakeServer::new(changes, vec![], Manners::default());
+    let node = node(&server, false, false);
+    let source = node.epoch_source();
+    source.begin_epoch(Epoch(1));
+    assert!(source.arm().await.unwrap());
+    assert!(server.windows().is_empty(), "arming reads no rows");
+    // Whatever else the plan reads takes its time.
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    source.stop();
+    assert_eq!(drain(&node).await.unwrap(), ["+I1x"], "an armed piece is read, and no more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn piece_that_nobody_read_moves_on_and_the_next_one_waits_for_its_poll() {
+    let server = FakeServer::new(vec![insert(START + 9_000, 1, "x")], vec![(7, "a")], Manners::default());
+    let node = node(&server, true, false);
+    let source = node.epoch_source();
+    let begun = Instant::now();
+    let mut positions = Vec::new();
+    for epoch in 1..=4 {
+        source.begin_epoch(Epoch(epoch));
+        assert!(source.arm().await.unwrap());
+        source.piece_done();
+        source.epoch_committed(Epoch(epoch));
+        positions.push(node.control().status().position.changelog_ms().unwrap());
+    }
+    assert!(positions.is_sorted_by(|before, after| before < after), "{positions:?}");
+    assert!(begun.elapsed() >= Duration::from_secs(25), "{:?}", begun.elapsed());
+    assert!(server.windows().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn stop_ends_a_wait_for_the_next_window() {
+    let server = FakeServer::new(vec![], vec![], Manners::default());
+    let node = node(&server, false, false);
+    let source = node.epoch_source();
+    source.begin_epoch(Epoch(1));
+    let begun = Instant::now();
+    let mut arming = source.arm();
+    assert!(futures::poll!(arming.as_mut()).is_pending());
+    source.stop();
+    assert!(!arming.await.unwrap());
+    assert!(begun.elapsed() < Duration::from_secs(1));
 }
 
 #[tokio::test(start_paused = true)]

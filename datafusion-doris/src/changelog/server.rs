@@ -10,7 +10,7 @@ use futures::stream::BoxStream;
 use parking_lot::Mutex;
 
 use crate::client::{DorisClient, FlightSession};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::scan::{ScanPlan, open_session, plan_scan};
 use crate::types::TableIdent;
 
@@ -50,6 +50,32 @@ impl DorisServer {
     pub fn new(client: DorisClient, table: TableIdent, columns: Arc<[String]>, tablets_per_split: usize) -> Self {
         Self { client, table, columns, tablets_per_split, idle: Arc::default() }
     }
+
+    /// A session whose results come in one part, in the order asked for.
+    async fn open(&self) -> Result<FlightSession> {
+        let mut session = open_session(&self.client).await?;
+        match session.query("SET enable_parallel_result_sink = false").await {
+            Ok(_) => Ok(session),
+            // A server without the variable gives one part anyway; parts are put together again if they come.
+            Err(error @ Error::Server { .. }) => {
+                tracing::debug!(%error, "results may come in parts");
+                Ok(session)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// True for an error of a session that was used before and may have ended meanwhile (idle time, KILL, restart of the
+/// FE): the statement did not run, and runs on a new session. A server tells it as a refused token, or by one of these
+/// texts under a general code.
+fn session_is_gone(error: &Error) -> bool {
+    const TEXTS: [&str; 3] = ["try reconnect", "UserSession expire", "bearer token"];
+    match error {
+        Error::Server { message, .. } => TEXTS.iter().any(|text| message.contains(text)),
+        Error::Auth { .. } | Error::Transport { .. } => true,
+        _ => false,
+    }
 }
 
 #[async_trait]
@@ -75,19 +101,20 @@ impl ChangelogServer for DorisServer {
         let reused = kept.is_some();
         let mut session = match kept {
             Some(session) => session,
-            None => open_session(&self.client).await?,
+            None => self.open().await?,
         };
         let query = match session.query(sql).await {
             Ok(query) => query,
-            // An idle session may have been ended by the server; a read may be asked again on a new one.
-            Err(error) if reused && !matches!(error, crate::error::Error::Server { .. }) => {
+            // A read may be asked again.
+            Err(error) if reused && session_is_gone(&error) => {
                 tracing::debug!(%error, "idle session is gone, opening another one");
-                session = open_session(&self.client).await?;
+                session = self.open().await?;
                 session.query(sql).await?
             }
             Err(error) => {
-                // The session itself is fine.
-                *self.idle.lock() = Some(session);
+                if !session_is_gone(&error) {
+                    *self.idle.lock() = Some(session);
+                }
                 return Err(error);
             }
         };
@@ -111,5 +138,34 @@ impl ChangelogServer for DorisServer {
             }
         });
         Ok(Rows { schema, parts, batches: batches.boxed() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Retry;
+
+    #[test]
+    fn ended_session_is_told_from_a_refused_statement() {
+        let server = |message: &str| Error::Server {
+            host: "fe:8070".into(),
+            operation: "the statement".into(),
+            code: None,
+            message: message.into(),
+        };
+        let auth = Error::Auth { host: "fe:8070".into(), message: "arrow flight token not accepted".into() };
+        let source = Box::new(std::io::Error::from(std::io::ErrorKind::ConnectionReset));
+        let broken = Error::Transport { host: "fe".into(), operation: "x".into(), retry: Retry::SameLabel, source };
+        for (error, gone) in [
+            (server("UserSession expire after access, try reconnect, bearer token: hidden"), true),
+            (server("get or create ConnectContext failed, invalid bearer token"), true),
+            (server("errCode = 2, detailMessage = Unknown table 't'"), false),
+            (auth, true),
+            (broken, true),
+            (Error::config("fenodes", "names no FE"), false),
+        ] {
+            assert_eq!(session_is_gone(&error), gone, "{error}");
+        }
     }
 }

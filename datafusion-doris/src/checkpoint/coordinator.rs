@@ -6,9 +6,10 @@ use datafusion::execution::TaskContext;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, SendableRecordBatchStream};
+use futures::future::try_join_all;
 use tracing::{debug, warn};
 
-use super::{Committable, Epoch, EpochSink, EpochSource, WriteOutcome};
+use super::{AbortOutcome, Committable, Epoch, EpochSink, EpochSource, WriteOutcome};
 use crate::error::{Error, Result};
 
 /// Executes every partition of `plan` and merges them by arrival; the order within a partition is kept.
@@ -31,14 +32,17 @@ pub fn merge_partitions(
 
 /// Runs a continuous insert: epoch after epoch, until every source is finished or stopped. Returns the rows written.
 ///
-/// Each epoch executes a fresh copy of `input` (`reset_plan_states`), writes it through `sink`, and commits. An epoch
-/// without rows loads and commits nothing. Here the commit follows the pre-commit at once, so a crash between the
+/// Each epoch first lets every source fix its piece of work ([`EpochSource::arm`]), then executes a fresh copy of
+/// `input` (`reset_plan_states`), writes it through `sink`, and commits. What else the plan reads is therefore read
+/// after the ends of the pieces were fixed: a row that a static table had before a change was made is there for it.
+/// An epoch without rows loads and commits nothing. Here the commit follows the pre-commit at once, so a crash between the
 /// two leaves pre-committed loads behind; a durable store will write position and committables in between.
 ///
 /// # Errors
-/// The first error of source, operators, sink or commit ends the loop: the epoch's loads are aborted, the sources
-/// rewind to the last committed position, and nothing of the failed epoch is visible (unless the commit's answer was
-/// lost for good: then the epoch may be visible, whole).
+/// [`Error::Checkpoint`] while another run of the same sink is open. Otherwise the first error of source, operators,
+/// sink or commit ends the loop: the epoch's loads are aborted, the sources rewind to the last committed position, and
+/// nothing of the failed epoch is visible (unless the commit's answer was lost for good: then the epoch may be visible,
+/// whole).
 ///
 /// # Cancellation
 /// Dropping the future drops the running epoch: the open load is cut, which the server answers with an abort, and
@@ -58,11 +62,12 @@ pub async fn run(
             ),
         });
     }
+    let _run = Run::begin(sink.as_ref())?;
     let mut rows = 0;
     let mut epoch = Epoch::FIRST;
     loop {
         sources.iter().for_each(|source| source.begin_epoch(epoch));
-        match run_epoch(epoch, &input, sink.as_ref(), &context).await {
+        match run_epoch(epoch, &input, &sources, sink.as_ref(), &context).await {
             Ok(written) => {
                 rows += written;
                 for source in &sources {
@@ -87,12 +92,17 @@ pub async fn run(
 async fn run_epoch(
     epoch: Epoch,
     input: &Arc<dyn ExecutionPlan>,
+    sources: &[Arc<dyn EpochSource>],
     sink: &dyn EpochSink,
     context: &Arc<TaskContext>,
 ) -> Result<u64> {
+    if !try_join_all(sources.iter().map(|source| source.arm())).await?.contains(&true) {
+        return Ok(0);
+    }
     let fresh = reset_plan_states(Arc::clone(input))?;
     let data = merge_partitions(&fresh, context)?;
     let WriteOutcome { rows, committables } = sink.write_epoch(epoch, data, context).await?;
+    sources.iter().for_each(|source| source.piece_done());
     if committables.is_empty() {
         return Ok(rows);
     }
@@ -102,12 +112,32 @@ async fn run_epoch(
     let committables = std::mem::take(&mut pending.committables);
     if let Err(error) = committed {
         // What could not be committed must not become visible later.
-        if let Err(abort_error) = sink.abort(&committables).await {
-            warn!(%epoch, error = %abort_error, "the epoch's loads were neither committed nor aborted");
+        match sink.abort(&committables).await {
+            Ok(AbortOutcome::Committed) => debug!(%epoch, %error, "the commit had succeeded"),
+            Ok(AbortOutcome::RolledBack) => return Err(error),
+            Err(abort_error) => {
+                warn!(%epoch, error = %abort_error, "the epoch's loads were neither committed nor aborted");
+                return Err(error);
+            }
         }
-        return Err(error);
     }
     Ok(rows)
+}
+
+/// An open run of a sink.
+struct Run<'a>(&'a dyn EpochSink);
+
+impl<'a> Run<'a> {
+    fn begin(sink: &'a dyn EpochSink) -> Result<Self> {
+        sink.begin_run()?;
+        Ok(Self(sink))
+    }
+}
+
+impl Drop for Run<'_> {
+    fn drop(&mut self) {
+        self.0.end_run();
+    }
 }
 
 /// Loads between pre-commit and commit.
@@ -145,6 +175,10 @@ mod tests {
         fail_write: bool,
         fail_commit: bool,
         hang_commit: bool,
+        /// An abort finds the load committed.
+        was_committed: bool,
+        /// Arms this many epochs, then nothing.
+        armed_epochs: Option<u64>,
         finished: AtomicBool,
         epochs: u64,
     }
@@ -159,10 +193,21 @@ mod tests {
         }
     }
 
+    #[async_trait]
     impl EpochSource for Recorder {
         fn begin_epoch(&self, epoch: Epoch) {
             self.note(format!("begin{epoch}"));
             self.finished.store(epoch.0 >= self.epochs, Ordering::Relaxed);
+        }
+
+        async fn arm(&self) -> Result<bool> {
+            self.note("arm");
+            let begun = self.events.lock().iter().filter(|event| event.starts_with("begin")).count() as u64;
+            Ok(self.armed_epochs.is_none_or(|armed| begun <= armed))
+        }
+
+        fn piece_done(&self) {
+            self.note("done");
         }
 
         fn position(&self) -> SourcePosition {
@@ -190,6 +235,15 @@ mod tests {
 
     #[async_trait]
     impl EpochSink for Recorder {
+        fn begin_run(&self) -> Result<()> {
+            self.note("run");
+            Ok(())
+        }
+
+        fn end_run(&self) {
+            self.note("end");
+        }
+
         async fn write_epoch(
             &self,
             epoch: Epoch,
@@ -220,9 +274,9 @@ mod tests {
             if self.fail_commit { Err(failure()) } else { Ok(()) }
         }
 
-        async fn abort(&self, committables: &[Committable]) -> Result<()> {
+        async fn abort(&self, committables: &[Committable]) -> Result<AbortOutcome> {
             self.note(format!("abort-{}", committables[0].label));
-            Ok(())
+            Ok(if self.was_committed { AbortOutcome::Committed } else { AbortOutcome::RolledBack })
         }
 
         fn abandon(&self, committables: Vec<Committable>) {
@@ -247,24 +301,43 @@ mod tests {
     async fn epochs_are_written_and_committed_one_after_the_other() {
         let (rows, events) = run_recorded(Recorder { epochs: 2, ..Recorder::default() }, 3).await;
         assert_eq!(rows.unwrap(), 12, "two partitions of three rows, twice");
-        assert_eq!(events, "begin1 write1 commit-l1 committed1 begin2 write2 commit-l2 committed2");
+        assert_eq!(
+            events,
+            "run begin1 arm write1 done commit-l1 committed1 begin2 arm write2 done commit-l2 committed2 end"
+        );
     }
 
     #[tokio::test]
     async fn epoch_without_rows_commits_nothing_in_the_target() {
         let (rows, events) = run_recorded(Recorder { epochs: 1, ..Recorder::default() }, 0).await;
         assert_eq!(rows.unwrap(), 0);
-        assert_eq!(events, "begin1 write1 committed1");
+        assert_eq!(events, "run begin1 arm write1 done committed1 end");
     }
 
     #[tokio::test]
     async fn failed_epoch_is_rolled_back_and_ends_the_job() {
         let (error, events) = run_recorded(Recorder { fail_write: true, epochs: 9, ..Recorder::default() }, 1).await;
         assert!(error.is_err());
-        assert_eq!(events, "begin1 write1 aborted1");
+        assert_eq!(events, "run begin1 arm write1 aborted1 end");
         let (error, events) = run_recorded(Recorder { fail_commit: true, epochs: 9, ..Recorder::default() }, 1).await;
         assert!(error.is_err());
-        assert_eq!(events, "begin1 write1 commit-l1 abort-l1 aborted1");
+        assert_eq!(events, "run begin1 arm write1 done commit-l1 abort-l1 aborted1 end");
+    }
+
+    #[tokio::test]
+    async fn commit_that_an_abort_finds_done_is_a_success() {
+        let recorder = Recorder { fail_commit: true, was_committed: true, epochs: 1, ..Recorder::default() };
+        let (rows, events) = run_recorded(recorder, 1).await;
+        assert_eq!(rows.unwrap(), 2);
+        assert_eq!(events, "run begin1 arm write1 done commit-l1 abort-l1 committed1 end");
+    }
+
+    #[tokio::test]
+    async fn plan_is_not_executed_when_no_source_has_work() {
+        let (rows, events) =
+            run_recorded(Recorder { epochs: 2, armed_epochs: Some(1), ..Recorder::default() }, 1).await;
+        assert_eq!(rows.unwrap(), 2);
+        assert_eq!(events, "run begin1 arm write1 done commit-l1 committed1 begin2 arm committed2 end");
     }
 
     #[tokio::test]
@@ -277,7 +350,7 @@ mod tests {
         }
         job.abort();
         assert!(job.await.unwrap_err().is_cancelled());
-        assert_eq!(recorder.events(), "begin1 write1 commit-l1 abandon-l1");
+        assert_eq!(recorder.events(), "run begin1 arm write1 done commit-l1 abandon-l1 end");
     }
 
     #[tokio::test]

@@ -3,8 +3,9 @@
 //! DataFusion has no barriers, so one *epoch* is one finite piece of source work, run to its end:
 //!
 //! ```text
-//! begin_epoch(n) ── source arms itself with one piece of work (a snapshot, or one changelog window)
-//!   execute the plan ── every operator passes rows on; the end of the stream flushes all of them
+//! begin_epoch(n), arm ── each source fixes one piece of work (a snapshot, or one changelog window)
+//!   execute the plan ── static sides are read now, after the ends of the pieces were fixed; every operator passes
+//!                       rows on; the end of the stream flushes all of them
 //!   write_epoch(n) ── the sink loads the rows and pre-commits: durable, not visible   ┐ committables
 //!   [a durable store would write {position, committables} here]                       │
 //!   commit(committables) ── visible                                                   ┘
@@ -23,5 +24,7 @@ mod types;
 mod whitelist;
 
 pub use coordinator::merge_partitions;
-pub use types::{Committable, Epoch, EpochSink, EpochSource, Generation, SourceFinder, SourcePosition, WriteOutcome};
+pub use types::{
+    AbortOutcome, Committable, Epoch, EpochSink, EpochSource, Generation, SourceFinder, SourcePosition, WriteOutcome,
+};
 pub use whitelist::{check_stateless, keeps_no_build_state};

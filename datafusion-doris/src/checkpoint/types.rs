@@ -93,15 +93,27 @@ pub struct WriteOutcome {
     pub committables: Vec<Committable>,
 }
 
-/// The source's side of the epoch protocol, implemented by the changelog node's shared control.
+/// The source's side of the epoch protocol, implemented by the changelog's reader.
 ///
-/// Calls come from one coordinator, one after the other: `begin_epoch`, then the node is executed and drained, then
-/// `epoch_committed` or `epoch_aborted`.
+/// Calls come from one coordinator, one after the other: `begin_epoch`, `arm`, then the plan is executed and drained,
+/// then `piece_done`, then `epoch_committed` or `epoch_aborted`.
+#[async_trait]
 pub trait EpochSource: Send + Sync + fmt::Debug {
-    /// Arms the source for one finite piece of work; the next `execute` of its node ends its stream when that work
-    /// is done.
+    /// Starts an epoch at the last committed position; an earlier epoch's piece of work is forgotten.
     fn begin_epoch(&self, epoch: Epoch);
-    /// Position after everything handed out in the current epoch.
+    /// Waits until there is a finite piece of work and fixes its end: the next `execute` of the source's node reads
+    /// that piece and nothing else. False when there is none, because the source is stopped or finished.
+    ///
+    /// It runs before the plan is executed, so that whatever else the plan reads (the static side of a join) is read
+    /// after the end of the piece was fixed, and is not older than the changes it meets.
+    ///
+    /// # Errors
+    /// When the source cannot be asked how far it goes.
+    async fn arm(&self) -> Result<bool>;
+    /// The plan was read to its end, and with it the armed piece: the position moves behind it. Operators that need
+    /// no row of the source (a join whose static side is empty) may not have read it at all.
+    fn piece_done(&self);
+    /// Position after the pieces done in the current epoch.
     fn position(&self) -> SourcePosition;
     /// The epoch is committed in the target.
     fn epoch_committed(&self, epoch: Epoch);
@@ -109,7 +121,7 @@ pub trait EpochSource: Send + Sync + fmt::Debug {
     fn epoch_aborted(&self, epoch: Epoch);
     /// True when the source has nothing more to give, ever: the loop ends after the current epoch.
     fn finished(&self) -> bool;
-    /// Graceful stop: ends an idle wait now and a running piece of work at its end; no further work is begun.
+    /// Graceful stop: ends a waiting `arm` now; an armed piece is read to its end; no further one is armed.
     fn stop(&self);
     /// One line with the rows and outcome of an epoch for status displays; the default ignores it.
     fn epoch_written(&self, _epoch: Epoch, _rows: u64) {}
@@ -118,9 +130,27 @@ pub trait EpochSource: Send + Sync + fmt::Debug {
 /// Finds the epoch sources in a plan. A function pointer, so that a sink node needs no knowledge of source nodes.
 pub type SourceFinder = fn(&Arc<dyn ExecutionPlan>) -> Vec<Arc<dyn EpochSource>>;
 
+/// What rolling back has found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AbortOutcome {
+    /// Nothing of the loads is left, or at least not of all of them.
+    RolledBack,
+    /// Every load had been committed before: the epoch is visible, whole.
+    Committed,
+}
+
 /// The sink's side of the epoch protocol.
 #[async_trait]
 pub trait EpochSink: Send + Sync + fmt::Debug {
+    /// Opens a run of epochs that counts from [`Epoch::FIRST`]; [`Self::end_run`] closes it.
+    ///
+    /// # Errors
+    /// [`crate::error::Error::Checkpoint`] while another run is open: two runs would share sources and labels.
+    fn begin_run(&self) -> Result<()>;
+
+    /// Closes the run; called when it ended, failed or was dropped.
+    fn end_run(&self);
+
     /// Writes one epoch's rows and pre-commits them. An epoch without rows opens no load.
     ///
     /// # Errors
@@ -135,8 +165,11 @@ pub trait EpochSink: Send + Sync + fmt::Debug {
     /// Makes pre-committed loads visible. Idempotent; a lost answer is resolved by the label's state.
     async fn commit(&self, committables: &[Committable]) -> Result<()>;
 
-    /// Rolls pre-committed loads back. Idempotent.
-    async fn abort(&self, committables: &[Committable]) -> Result<()>;
+    /// Rolls pre-committed loads back. Idempotent. Finding all of them committed is an answer, not an error.
+    ///
+    /// # Errors
+    /// When a load could not be rolled back.
+    async fn abort(&self, committables: &[Committable]) -> Result<AbortOutcome>;
 
     /// Rolls pre-committed loads back, later and as far as possible: called when the job is dropped between the
     /// pre-commit and the commit, where nothing can be awaited. Must not block.

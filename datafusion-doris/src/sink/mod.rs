@@ -20,6 +20,7 @@ mod writer;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arrow::datatypes::SchemaRef;
@@ -35,7 +36,7 @@ use self::committer::{Aborted, Committer};
 use self::encoder::{CsvEncoder, Encoder, JsonEncoder, RowLayout, has_nested};
 pub use self::exec::DorisSinkExec;
 use self::writer::{LoadWriter, Loaded};
-use crate::checkpoint::{Committable, Epoch, EpochSink, Generation, WriteOutcome};
+use crate::checkpoint::{AbortOutcome, Committable, Epoch, EpochSink, Generation, WriteOutcome};
 use crate::client::DorisClient;
 use crate::error::{Error, Result};
 use crate::options::{SinkFormat, SinkOptions};
@@ -71,6 +72,10 @@ pub struct DorisSink {
     /// `None` = labels of epochs are not repeated by a later process.
     job: Option<(String, Generation)>,
     instance: String,
+    /// A run of epochs is open.
+    running: AtomicBool,
+    /// Runs of epochs so far: each has labels of its own.
+    runs: AtomicU64,
     metrics: SinkMetrics,
 }
 
@@ -139,6 +144,8 @@ impl DorisSink {
             committer,
             job: None,
             instance: unique(),
+            running: AtomicBool::new(false),
+            runs: AtomicU64::new(0),
             metrics: SinkMetrics::new(),
         })
     }
@@ -266,6 +273,22 @@ impl DataSink for DorisSink {
 
 #[async_trait]
 impl EpochSink for DorisSink {
+    fn begin_run(&self) -> Result<()> {
+        if self.running.swap(true, Ordering::AcqRel) {
+            let reason = format!(
+                "this plan writes changes to table {} already: plan the statement again to run it a second time",
+                self.table
+            );
+            return Err(Error::Checkpoint { reason });
+        }
+        self.runs.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn end_run(&self) {
+        self.running.store(false, Ordering::Release);
+    }
+
     async fn write_epoch(
         &self,
         epoch: Epoch,
@@ -274,7 +297,7 @@ impl EpochSink for DorisSink {
     ) -> Result<WriteOutcome> {
         let label = match &self.job {
             Some((job, generation)) => self.label(job, generation.0, epoch.0),
-            None => self.label(&self.instance, 0, epoch.0),
+            None => self.label(&self.instance, self.runs.load(Ordering::Relaxed), epoch.0),
         };
         let Some(Loaded { rows, load }) = self.load(label, data, self.job.is_some()).await? else {
             return Ok(WriteOutcome::default());
@@ -291,15 +314,22 @@ impl EpochSink for DorisSink {
         Ok(())
     }
 
-    async fn abort(&self, committables: &[Committable]) -> Result<()> {
-        let mut first = Ok(());
+    async fn abort(&self, committables: &[Committable]) -> Result<AbortOutcome> {
+        let (mut committed, mut first_error) = (0, None);
         for load in committables {
-            let aborted = self.committer.abort(load).await;
-            if first.is_ok() {
-                first = aborted;
+            match self.committer.abort_unless_committed(load).await {
+                Ok(Aborted::Gone) => {}
+                Ok(Aborted::Committed(_)) => committed += 1,
+                Err(error) => {
+                    first_error.get_or_insert(error);
+                }
             }
         }
-        first
+        match first_error {
+            Some(error) => Err(error),
+            None if committed > 0 && committed == committables.len() => Ok(AbortOutcome::Committed),
+            None => Ok(AbortOutcome::RolledBack),
+        }
     }
 
     fn abandon(&self, committables: Vec<Committable>) {
