@@ -66,7 +66,8 @@ pub struct JobStatus {
 ///
 /// # Delivery
 /// Every epoch is visible whole or not at all. Positions are kept in memory only: a job that is started again starts
-/// at the beginning of its mode, and upserts by key make that harmless for UNIQUE KEY targets.
+/// at the beginning of its mode. For UNIQUE KEY targets upserts by key make that harmless, except that rows deleted in
+/// the source while no job ran stay in the target.
 ///
 /// # Joins with static tables
 /// A static table is read anew in every epoch, after the epoch's window of changes was fixed: a change meets the
