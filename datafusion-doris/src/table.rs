@@ -1,5 +1,6 @@
 //! A Doris table in DataFusion.
 
+mod changes;
 mod defaults;
 mod schema;
 
@@ -10,7 +11,7 @@ use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::{ScanArgs, ScanResult, Session, TableProvider};
 use datafusion::common::tree_node::TreeNode;
-use datafusion::common::{Constraint, Constraints, DFSchema, Result as DfResult, ScalarValue};
+use datafusion::common::{Constraint, Constraints, DFSchema, Result as DfResult, ScalarValue, SchemaExt};
 use datafusion::datasource::TableType;
 use datafusion::logical_expr::dml::InsertOp;
 use datafusion::logical_expr::expr_rewriter::unnormalize_cols;
@@ -22,6 +23,7 @@ use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
+use self::changes::{carries_kind, splitting_updates};
 use self::defaults::{ColumnDefaults, with_default};
 use self::schema::{BoundSchema, KindColumn};
 use crate::changelog::{
@@ -29,7 +31,7 @@ use crate::changelog::{
 };
 use crate::client::DorisClient;
 use crate::error::{Error, Result};
-use crate::options::{DorisOptions, ScanMode};
+use crate::options::{DorisOptions, ScanMode, SinkOptions};
 use crate::scan::{DorisScanExec, ScanPlan, plan_scan};
 use crate::sink::{DorisSink, DorisSinkExec};
 use crate::sql::filter_sql;
@@ -266,6 +268,10 @@ impl DorisTable {
         let fields = columns.iter().map(|index| self.bound.schema().field(*index).clone()).collect();
         let schema = read_schema(fields, &self.options.read.change_kind_column);
         let df_schema = DFSchema::try_from(Arc::clone(&schema))?;
+        let value_column = filters.iter().flat_map(Expr::column_refs).find_map(|column| {
+            let stored = self.doris.column(&column.name)?;
+            (!stored.key).then(|| stored.name.clone())
+        });
         let filters = unnormalize_cols(filters.iter().cloned());
         let filters: Vec<_> = filters
             .into_iter()
@@ -289,20 +295,49 @@ impl DorisTable {
             append_only: self.doris.model == Some(KeyModel::Duplicate),
             tablets_per_split: self.options.read.tablets_per_split,
         };
-        Ok(Arc::new(DorisChangelogExec::try_new(self.client.clone(), request)?))
+        let changelog = DorisChangelogExec::try_new(self.client.clone(), request)?;
+        if !self.doris.keeps_old_values()
+            && !changelog.inserts_only()
+            && let Some(column) = value_column
+        {
+            return Err(Error::unsupported(
+                format!("a condition on column '{column}' of the changelog of {}", self.doris.table),
+                "the table records no old values, so rows that leave the condition, and deletes, could not be told; \
+                 create the table with 'changelog.need_historical_value' = 'true', or filter by key columns",
+            )
+            .into());
+        }
+        Ok(Arc::new(changelog))
     }
 
     /// Refuses inserts that would write a changelog wrongly.
     fn check_changes(&self, input: &Arc<dyn ExecutionPlan>) -> Result<()> {
-        for changelog in changes_at_root(input).iter().filter(|changelog| !changelog.inserts_only()) {
+        for changelog in &changes_at_root(input) {
             let (source, target) = (changelog.table(), &self.doris.table);
             let what = format!("writing the changelog of {source} into {target}");
             let kind = &self.options.read.change_kind_column;
+            let same_cluster = changelog.fenodes().iter().any(|node| self.options.connection.fenodes.contains(node));
+            if source == target && same_cluster && changelog.properties().boundedness.is_unbounded() {
+                return Err(Error::unsupported(
+                    what,
+                    "each row written would be a change to write; use another target",
+                ));
+            }
+            if changelog.append_only() && changelog.reads_snapshot() && self.doris.model != Some(KeyModel::Unique) {
+                return Err(Error::unsupported(
+                    what,
+                    "rows that are committed while the changelog starts come with the snapshot and as changes, and \
+                     would be written twice; use 'source.scan.mode' = 'latest' or a UNIQUE KEY target",
+                ));
+            }
+            if changelog.inserts_only() {
+                continue;
+            }
             let advice = match (self.bound.kind(), self.doris.model) {
-                (KindColumn::Sink(_), Some(KeyModel::Unique)) if changelog.gives_change_kind() => continue,
+                (KindColumn::Sink(_), Some(KeyModel::Unique)) if carries_kind(input, self.bound.columns()) => continue,
                 (KindColumn::Sink(column), Some(KeyModel::Unique)) => format!(
-                    "the query leaves out the change kind of {source}, so deletes would be written as rows; select it \
-                     as the last column, '{column}'"
+                    "'{column}' must be the change kind of {source} as the changelog gives it, or deletes would be \
+                     written as rows; select the change kind, unchanged, as the last column"
                 ),
                 (KindColumn::Sink(_), _) => format!(
                     "{target} is no UNIQUE KEY table, so nothing can be updated or deleted in it; write to a unique \
@@ -320,6 +355,25 @@ impl DorisTable {
             return Err(Error::unsupported(what, advice));
         }
         Ok(())
+    }
+
+    /// The options of a sink for `input`.
+    ///
+    /// A half of an update that an operator between the changelog and the sink leaves alone must be written too: the
+    /// old half as a delete of its key, which the new half, when it comes, overwrites in the same load.
+    fn sink_options(&self, input: &Arc<dyn ExecutionPlan>) -> Result<SinkOptions> {
+        let options = self.options.sink.clone();
+        let (KindColumn::Sink(_), Some(operator)) = (self.bound.kind(), splitting_updates(input)) else {
+            return Ok(options);
+        };
+        match options.ignore_update_before {
+            Some(true) => Err(Error::unsupported(
+                format!("{operator} over a changelog with 'sink.ignore.update-before' = 'true'"),
+                "it may drop the new half of an update, whose old row would stay; leave the option out, or filter by \
+                 conditions on the changelog alone",
+            )),
+            _ => Ok(options.with_ignore_update_before(false)),
+        }
     }
 }
 
@@ -445,8 +499,14 @@ impl TableProvider for DorisTable {
                 "declare the table without 'source.scan.mode' to write to it",
             );
         }
+        // A data frame is written as it is: by position.
+        if let Err(mismatch) = self.schema().logically_equivalent_names_and_types(&input.schema()) {
+            let reason = format!("the rows to insert do not fit its columns: {}", mismatch.strip_backtrace());
+            return Err(Error::schema(table, reason).into());
+        }
         self.check_changes(&input)?;
-        let sink = DorisSink::try_new(self.client.clone(), &self.doris, self.schema(), self.options.sink.clone())?;
+        let options = self.sink_options(&input)?;
+        let sink = DorisSink::try_new(self.client.clone(), &self.doris, self.schema(), options)?;
         Ok(Arc::new(DorisSinkExec::new(input, Arc::new(sink), epoch_sources)))
     }
 }

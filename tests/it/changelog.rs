@@ -190,6 +190,21 @@ async fn a_table_without_changelog_is_refused_with_the_property_to_set() {
 }
 
 #[tokio::test]
+async fn a_condition_on_values_needs_the_old_values() {
+    let cluster = Cluster::start().await;
+    cluster.doris(&UNIQUE.replace(", 'changelog.need_historical_value' = 'true'", "")).await;
+    cluster.doris("INSERT INTO {db}.t VALUES (1, 'a', 10), (2, 'b', 20)").await;
+    let ctx = cluster.context();
+    cluster.declare(&ctx, "changes", "t", &CAUGHT_UP).await;
+    let message = refusal(&ctx, "SELECT id FROM changes WHERE n > 10").await;
+    assert!(message.contains("'n'") && message.contains("changelog.need_historical_value"), "{message}");
+    for filter in ["id > 1", "n > 10 AND __change_kind IN ('+I', '+U')"] {
+        let rows = lines(&run(&ctx, &format!("SELECT id FROM changes WHERE {filter}")).await);
+        assert!(!rows.is_empty() && rows.iter().all(|row| row == "2"), "{filter}: {rows:?}");
+    }
+}
+
+#[tokio::test]
 async fn dropping_a_read_closes_its_flight_sessions() {
     let cluster = Cluster::sandbox().await;
     cluster.doris(UNIQUE).await;

@@ -136,6 +136,74 @@ async fn a_join_with_a_static_table_is_mirrored_through_epochs() {
 }
 
 #[tokio::test]
+async fn an_update_that_leaves_the_range_of_a_join_leaves_the_mirror() {
+    let (cluster, ctx) = source_and_mirror(2).await;
+    run(&ctx, "CREATE TABLE names AS VALUES ('a', 'one'), ('b', 'two'), ('c', 'three')").await;
+    let select = "SELECT c.id, s.column2, c.n, c.__change_kind FROM changes c JOIN names s ON c.v = s.column1";
+    let job = SyncJob::submit(&ctx, "joined", &format!("INSERT INTO mirror {select}")).await.expect("starts");
+    tokio::time::timeout(PATIENCE, job.caught_up()).await.expect("in time").expect("caught up");
+    assert_eq!(cluster.scalar("SELECT COUNT(*) FROM {db}.mirror").await, "3");
+    cluster.doris("UPDATE {db}.source SET v = 'nobody' WHERE id = 1").await;
+    cluster.doris("UPDATE {db}.source SET v = 'c' WHERE id = 2").await;
+    tokio::time::timeout(PATIENCE, job.caught_up()).await.expect("in time").expect("caught up");
+    assert_eq!(cluster.scalar("SELECT COUNT(*) FROM {db}.mirror WHERE id = 1").await, "0");
+    assert_eq!(cluster.scalar("SELECT v FROM {db}.mirror WHERE id = 2").await, "three");
+    job.stop().await.expect("stops");
+
+    cluster.declare(&ctx, "strict", "mirror", &[SINK[0], ("sink.ignore.update-before", "true")]).await;
+    let message = refusal(&ctx, &format!("INSERT INTO strict {select}")).await;
+    assert!(message.contains("HashJoinExec") && message.contains("sink.ignore.update-before"), "{message}");
+}
+
+#[tokio::test]
+async fn the_change_kind_must_be_the_changelogs_own() {
+    let (cluster, ctx) = source_and_mirror(2).await;
+    for columns in ["id, __change_kind, n, '+I'", "id, v, n, coalesce(v, __change_kind)"] {
+        let message = refusal(&ctx, &format!("INSERT INTO mirror SELECT {columns} FROM changes")).await;
+        assert!(message.contains("__change_kind") && message.contains("unchanged"), "{message}");
+    }
+    cluster.declare(&ctx, "itself", "source", &SINK).await;
+    let message = refusal(&ctx, "INSERT INTO itself SELECT * FROM changes").await;
+    assert!(message.contains("use another target"), "{message}");
+    assert_eq!(cluster.scalar("SELECT COUNT(*) FROM {db}.mirror").await, "0");
+}
+
+#[tokio::test]
+async fn a_sort_or_a_collected_changelog_is_refused() {
+    let (cluster, ctx) = source_and_mirror(1).await;
+    let bounded = [INITIAL[0], INITIAL[1], ("source.scan.bounded-mode", "latest")];
+    cluster.declare(&ctx, "bounded", "source", &bounded).await;
+    run(&ctx, "CREATE TABLE names AS VALUES (1, 'one'), (2, 'two')").await;
+    run(&ctx, "SET datafusion.optimizer.join_reordering = false").await;
+    let message = refusal(&ctx, "INSERT INTO mirror SELECT * FROM bounded ORDER BY n LIMIT 2").await;
+    assert!(message.contains("SortExec") && message.contains("ORDER BY"), "{message}");
+    let columns = "SELECT c.id, s.column2, c.n, c.__change_kind";
+    let join = format!("INSERT INTO mirror {columns} FROM bounded c JOIN names s ON c.id = s.column1");
+    let message = refusal(&ctx, &join).await;
+    assert!(message.contains("HashJoinExec") && message.contains("static table first"), "{message}");
+    run(&ctx, &format!("INSERT INTO mirror {columns} FROM names s JOIN bounded c ON c.id = s.column1")).await;
+    assert_eq!(cluster.scalar("SELECT COUNT(*) FROM {db}.mirror").await, "2");
+}
+
+#[tokio::test]
+async fn a_growing_table_with_its_snapshot_needs_a_unique_target() {
+    let cluster = Cluster::start().await;
+    cluster
+        .doris(
+            "CREATE TABLE {db}.log (id INT) DUPLICATE KEY(id) DISTRIBUTED BY HASH(id) BUCKETS 1
+             PROPERTIES ('replication_num' = '1', 'changelog.enable' = 'true');
+             CREATE TABLE {db}.copy (id INT) DUPLICATE KEY(id) DISTRIBUTED BY HASH(id) BUCKETS 1
+             PROPERTIES ('replication_num' = '1')",
+        )
+        .await;
+    let ctx = cluster.context();
+    cluster.declare(&ctx, "log", "log", &INITIAL).await;
+    cluster.declare(&ctx, "copy", "copy", &[]).await;
+    let message = refusal(&ctx, "INSERT INTO copy SELECT id FROM log").await;
+    assert!(message.contains("UNIQUE KEY") && message.contains("latest"), "{message}");
+}
+
+#[tokio::test]
 async fn a_union_of_two_changelogs_is_mirrored() {
     let (cluster, ctx) = source_and_mirror(2).await;
     cluster

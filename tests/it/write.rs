@@ -2,6 +2,7 @@
 
 use datafusion::arrow::array::{Array, AsArray};
 use datafusion::arrow::datatypes::UInt64Type;
+use datafusion::dataframe::DataFrameWriteOptions;
 use datafusion::prelude::SessionContext;
 
 use crate::harness::{Cluster, lines, refusal, run};
@@ -77,6 +78,35 @@ async fn a_bad_row_makes_the_whole_insert_invisible_and_its_reason_reaches_the_u
         assert!(message.contains(&cluster.table("t")), "{message}");
         assert_eq!(cluster.scalar("SELECT COUNT(*) FROM {db}.t").await, "0");
     }
+}
+
+#[tokio::test]
+async fn a_value_that_doris_cannot_convert_is_no_null() {
+    let cluster = Cluster::start().await;
+    cluster.doris("CREATE TABLE {db}.t (id INT, n INT) DUPLICATE KEY(id) DISTRIBUTED BY HASH(id) BUCKETS 1").await;
+    for format in FORMATS {
+        let ctx = cluster.context();
+        let ddl = cluster.ddl("t", "t", format).replace("TABLE t ", "TABLE t (id BIGINT, n BIGINT) ");
+        run(&ctx, &ddl).await;
+        let message = refusal(&ctx, "INSERT INTO t VALUES (1, 3000000000)").await;
+        assert!(message.contains("too many filtered rows"), "{message}");
+    }
+    assert_eq!(cluster.scalar("SELECT COUNT(*) FROM {db}.t").await, "0");
+}
+
+#[tokio::test]
+async fn a_data_frame_with_other_columns_is_refused() {
+    let cluster = Cluster::start().await;
+    cluster.doris("CREATE TABLE {db}.t (id INT, s STRING) DUPLICATE KEY(id) DISTRIBUTED BY HASH(id) BUCKETS 1").await;
+    let ctx = cluster.context();
+    cluster.declare(&ctx, "t", "t", &[]).await;
+    for sql in ["SELECT 1 AS id", "SELECT 'x' AS s, 1 AS id"] {
+        let frame = ctx.sql(sql).await.expect("plans");
+        let result = frame.write_table("t", DataFrameWriteOptions::new()).await;
+        let message = result.expect_err("refused").to_string();
+        assert!(message.contains(&cluster.table("t")) && message.contains("do not fit"), "{message}");
+    }
+    assert_eq!(cluster.scalar("SELECT COUNT(*) FROM {db}.t").await, "0");
 }
 
 // C039

@@ -62,6 +62,9 @@ pub struct DorisChangelogExec {
     projection: Arc<[usize]>,
     fetch: Option<usize>,
     inserts_only: bool,
+    append_only: bool,
+    /// FE addresses of the cluster read.
+    fenodes: Arc<[String]>,
     control: Arc<ChangelogControl>,
     hidden: Arc<OnceCell<HiddenColumns>>,
     properties: Arc<PlanProperties>,
@@ -86,8 +89,9 @@ pub(crate) struct ChangelogRequest {
 impl DorisChangelogExec {
     pub(crate) fn try_new(client: DorisClient, request: ChangelogRequest) -> DfResult<Self> {
         let spec = &request.spec;
+        let fenodes = client.options().fenodes.clone();
         let server = DorisServer::new(client, spec.table.clone(), Arc::clone(&spec.columns), request.tablets_per_split);
-        Self::with_server(Arc::new(server), request)
+        Ok(Self { fenodes: fenodes.into(), ..Self::with_server(Arc::new(server), request)? })
     }
 
     pub(super) fn with_server(server: Arc<dyn ChangelogServer>, request: ChangelogRequest) -> DfResult<Self> {
@@ -108,6 +112,8 @@ impl DorisChangelogExec {
             projection: projection.into(),
             fetch: None,
             inserts_only: append_only || !deletes,
+            append_only,
+            fenodes: Arc::default(),
             control: Arc::default(),
             hidden: Arc::default(),
             properties: Arc::new(properties),
@@ -174,9 +180,29 @@ impl DorisChangelogExec {
         self.inserts_only
     }
 
+    /// True when the table only ever gets new rows, whose order does not matter.
+    pub fn append_only(&self) -> bool {
+        self.append_only
+    }
+
+    /// True when the rows of the table come before its changes.
+    pub fn reads_snapshot(&self) -> bool {
+        self.spec.snapshot
+    }
+
+    /// FE addresses of the cluster read.
+    pub fn fenodes(&self) -> &[String] {
+        &self.fenodes
+    }
+
     /// True when the change kind is among the output columns.
     pub fn gives_change_kind(&self) -> bool {
-        self.projection.contains(&self.spec.columns.len())
+        self.kind_index().is_some()
+    }
+
+    /// Where the change kind is among the output columns.
+    pub fn kind_index(&self) -> Option<usize> {
+        self.projection.iter().position(|column| *column == self.spec.columns.len())
     }
 
     fn select(&self, rows: RecordBatch) -> DfResult<RecordBatch> {

@@ -4,6 +4,10 @@
 //! the condition describes. Then the half that is left is no update any more: it becomes an insert or a delete, so
 //! that a mirror of the filtered changelog stays equal to the filtered table. A condition on the change kind itself
 //! is applied afterwards, to the kinds that the reader sees.
+//!
+//! This needs the old values of the row: a table that records none is not filtered by them. And it holds for the
+//! conditions that are evaluated here. Operators above the read (joins, unnesting, conditions with subqueries) see the
+//! two halves as rows; a sink over such an operator writes an old half as a delete of its key.
 
 use std::sync::Arc;
 

@@ -32,6 +32,9 @@ use std::sync::Arc;
 
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::joins::{
+    CrossJoinExec, HashJoinExec, NestedLoopJoinExec, PiecewiseMergeJoinExec, SortMergeJoinExec,
+};
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
@@ -55,13 +58,38 @@ pub(crate) fn changes_at_root(plan: &Arc<dyn ExecutionPlan>) -> Vec<DorisChangel
     found
 }
 
-/// Refuses a plan in which the changes of one key may take different ways to the root, and overtake each other.
+/// Refuses a plan in which the changes of one key may overtake each other: on different ways to the root, in a sort, or
+/// on the side of a join that is collected and given in another order.
 ///
 /// # Errors
 /// [`Error::Unsupported`] names the operator.
 pub(crate) fn check_change_order(plan: &Arc<dyn ExecutionPlan>) -> Result<()> {
-    if plan.is::<AggregateExec>() || plan.is::<SortExec>() {
+    if plan.is::<AggregateExec>() {
         return Ok(());
+    }
+    let ordered = |plan: &Arc<dyn ExecutionPlan>| changes_at_root(plan).iter().any(|changes| !changes.append_only());
+    if plan.is::<SortExec>() && ordered(plan) {
+        return Err(Error::unsupported(
+            format!("{} between a changelog and its target", plan.name()),
+            "it changes the order in which the changes of one key are applied; leave ORDER BY out",
+        ));
+    }
+    let joins = plan.is::<HashJoinExec>()
+        || plan.is::<NestedLoopJoinExec>()
+        || plan.is::<CrossJoinExec>()
+        || plan.is::<SortMergeJoinExec>()
+        || plan.is::<PiecewiseMergeJoinExec>();
+    // An unbounded build side is refused elsewhere, for its memory.
+    if joins
+        && let Some(build) = plan.children().first()
+        && !build.boundedness().is_unbounded()
+        && ordered(build)
+    {
+        return Err(Error::unsupported(
+            format!("{} that collects a changelog before it is written", plan.name()),
+            "it changes the order in which the changes of one key are applied; name the static table first in the \
+             join (FROM static JOIN changelog), or leave out 'source.scan.bounded-mode' and run it as a job",
+        ));
     }
     if plan.is::<RepartitionExec>() && !changes_at_root(plan).is_empty() {
         return Err(Error::unsupported(

@@ -214,6 +214,15 @@ impl FlightSession {
         } else {
             Arc::new(info.clone().try_decode_schema()?)
         };
+        if info.endpoint.is_empty() {
+            // Not the same as an empty result, which has an endpoint too.
+            return Err(Error::Server {
+                host: self.authority.clone(),
+                operation: "the statement".into(),
+                code: None,
+                message: "the answer names no flight endpoint, so its rows cannot be fetched".into(),
+            });
+        }
         let mut endpoints = Vec::with_capacity(info.endpoint.len());
         for endpoint in info.endpoint {
             let Some(ticket) = endpoint.ticket else {

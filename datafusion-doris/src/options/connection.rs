@@ -14,7 +14,7 @@ pub struct ConnectionOptions {
     pub fenodes: Vec<String>,
     /// `benodes`: BE addresses `host:http_port`; empty = the FE's redirect decides.
     pub benodes: Vec<String>,
-    /// `jdbc-url`: `jdbc:mysql://host:query_port[/db]`, the MySQL protocol address, when given.
+    /// `jdbc-url`: `jdbc:mysql://host:query_port[/db]`, the MySQL protocol address, when given; parameters are cut off.
     pub jdbc_url: Option<String>,
     /// `username`.
     pub username: String,
@@ -74,9 +74,9 @@ impl ConnectionOptions {
         self
     }
 
-    /// Sets [`Self::jdbc_url`].
+    /// Sets [`Self::jdbc_url`], without its parameters.
     pub fn with_jdbc_url(mut self, jdbc_url: impl Into<String>) -> Self {
-        self.jdbc_url = Some(jdbc_url.into());
+        self.jdbc_url = Some(without_parameters(&jdbc_url.into()));
         self
     }
 
@@ -179,6 +179,11 @@ fn parse_flight_port(text: &str) -> Parsed<Option<u16>> {
     }
 }
 
+/// `url` up to its parameters: nothing here reads them, and they may hold a password, which `Debug` would show.
+fn without_parameters(url: &str) -> String {
+    url.split('?').next().unwrap_or_default().to_owned()
+}
+
 /// `jdbc:mysql://host:port[,host:port][/db][?params]`. The text may hold a password: it never stands in the reason.
 fn parse_jdbc_url(text: &str) -> Parsed<String> {
     let shape = || "is not of the form 'jdbc:mysql://host:9030'".to_owned();
@@ -187,5 +192,5 @@ fn parse_jdbc_url(text: &str) -> Parsed<String> {
     let rest = rest.strip_prefix("mysql://").ok_or_else(shape)?;
     let end = rest.find(['/', '?']).unwrap_or(rest.len());
     parse_nodes(&rest[..end]).map_err(|_| shape())?;
-    Ok(trimmed.to_owned())
+    Ok(without_parameters(trimmed))
 }

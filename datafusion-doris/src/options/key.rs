@@ -106,7 +106,7 @@ option_keys! {
     LabelPrefix = "sink.label-prefix" [], "datafusion_doris", Used, "Start of every label; distinct for jobs that write the same table.";
     Enable2pc = "sink.enable-2pc" [], "true", Used, "Two-phase commit: all rows of a statement or epoch become visible together.";
     EnableDelete = "sink.enable-delete" [], "true", Used, "Send the delete sign to unique tables.";
-    IgnoreUpdateBefore = "sink.ignore.update-before" [], "true", Used, "`false`: an update-before row is written as a delete of its key.";
+    IgnoreUpdateBefore = "sink.ignore.update-before" [], "true", Used, "`false`: an update-before row is written as a delete of its key, as it is anyway where a join, an unnesting or a filter above the changelog may drop one half of an update.";
     ChangeKindColumnSink = "sink.change-kind-column" [], "", Used, "Name of the input column that holds `+I`, `-U`, `+U`, `-D`; not written as data.";
     MaxRetries = "sink.max-retries" [], "3", Used, "Further attempts of a commit.";
     BufferSize = "sink.buffer-size" [], "1mb", Used, "Bytes per chunk of a load's body.";
@@ -122,7 +122,7 @@ option_keys! {
     BufferFlushMaxRows = "sink.buffer-flush.max-rows" [], "500000", NoEffect, "Of the batch mode.";
     BufferFlushMaxBytes = "sink.buffer-flush.max-bytes" [], "100mb", NoEffect, "Of the batch mode.";
     BufferFlushInterval = "sink.buffer-flush.interval" [], "10s", NoEffect, "Of the batch mode.";
-    SinkProperties = "sink.properties.*" [], "", Used, "Stream Load headers, for example `sink.properties.format` = `csv` or `json`, `sink.properties.compress_type` = `gz` or `''`.";
+    SinkProperties = "sink.properties.*" [], "", Used, "Stream Load headers, for example `sink.properties.format` = `csv` or `json`, `sink.properties.compress_type` = `gz` or `''`. `strict_mode` is `true` unless given: a value that Doris cannot convert is an error, not NULL (partial updates are sent without it).";
     SinkS3 = "sink.s3.*" [], "", Later, "Of the TVF mode, which is not supported yet.";
     TableProperties = "table.properties.*" [], "", Later, "Properties of created tables; not supported yet.";
     DefaultDatabase = "default-database" [], "", Later, "Of the catalog, which is not supported yet.";

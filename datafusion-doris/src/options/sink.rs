@@ -69,8 +69,9 @@ pub struct SinkOptions {
     pub two_phase_commit: bool,
     /// `sink.enable-delete`, default true: send the delete sign to unique tables.
     pub enable_delete: bool,
-    /// `sink.ignore.update-before`, default true; false writes an update-before as a delete of its key.
-    pub ignore_update_before: bool,
+    /// `sink.ignore.update-before`: false writes an update-before as a delete of its key. `None` = true, except where an
+    /// operator between changelog and sink may drop one half of an update.
+    pub ignore_update_before: Option<bool>,
     /// `sink.change-kind-column`: name of the input column that holds `+I`, `-U`, `+U`, `-D`.
     pub change_kind_column: Option<String>,
     /// `sink.max-retries`, default 3: further attempts of commit.
@@ -96,7 +97,7 @@ impl Default for SinkOptions {
             label_prefix: "datafusion_doris".into(),
             two_phase_commit: true,
             enable_delete: true,
-            ignore_update_before: true,
+            ignore_update_before: None,
             change_kind_column: None,
             max_retries: 3,
             format: None,
@@ -130,7 +131,7 @@ impl SinkOptions {
 
     /// Sets [`Self::ignore_update_before`].
     pub fn with_ignore_update_before(mut self, ignore: bool) -> Self {
-        self.ignore_update_before = ignore;
+        self.ignore_update_before = Some(ignore);
         self
     }
 
@@ -186,9 +187,7 @@ impl SinkOptions {
             label_prefix: entries.parse(OptionKey::LabelPrefix, parse_name)?.unwrap_or(defaults.label_prefix),
             two_phase_commit: entries.parse(OptionKey::Enable2pc, parse_bool)?.unwrap_or(defaults.two_phase_commit),
             enable_delete: entries.parse(OptionKey::EnableDelete, parse_bool)?.unwrap_or(defaults.enable_delete),
-            ignore_update_before: entries
-                .parse(OptionKey::IgnoreUpdateBefore, parse_bool)?
-                .unwrap_or(defaults.ignore_update_before),
+            ignore_update_before: entries.parse(OptionKey::IgnoreUpdateBefore, parse_bool)?,
             change_kind_column: entries.parse(OptionKey::ChangeKindColumnSink, parse_name)?,
             max_retries: entries.parse(OptionKey::MaxRetries, parse_count)?.unwrap_or(defaults.max_retries),
             buffer_bytes: entries.parse(OptionKey::BufferSize, parse_buffer_size)?.unwrap_or(defaults.buffer_bytes),

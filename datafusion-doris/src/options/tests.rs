@@ -30,7 +30,7 @@ fn defaults_are_those_of_the_option_table() {
     assert_eq!(options.read.poll_interval, Duration::from_secs(10));
     assert_eq!(options.read.change_kind_column, "__change_kind");
     assert_eq!(options.sink.label_prefix, "datafusion_doris");
-    assert!(options.sink.two_phase_commit && options.sink.enable_delete && options.sink.ignore_update_before);
+    assert!(options.sink.two_phase_commit && options.sink.enable_delete && options.sink.ignore_update_before.is_none());
     assert_eq!(options.sink.compression, Compression::Gz);
     assert_eq!(options.sink.csv, CsvFormat::default());
     assert_eq!((options.sink.buffer_bytes, options.sink.buffer_count), (1 << 20, 3));
@@ -54,7 +54,7 @@ fn values_reach_their_fields() {
     let options = parse(&[
         ("format.password", "it's secret"),
         ("benodes", "be1:8040,be2:8040"),
-        ("jdbc-url", "jdbc:mysql://fe:9030/db?user=x"),
+        ("jdbc-url", "jdbc:mysql://fe:9030/db?user=x&password=hidden"),
         ("Source.Flight-SQL-Port", "9090"),
         ("doris.auto-redirect", "FALSE"),
         ("doris.request.connect.timeout", "5 s"),
@@ -88,6 +88,7 @@ fn values_reach_their_fields() {
     assert_eq!(options.sink.properties["max_filter_ratio"], "0.1");
     assert_eq!(options.sink.properties["columns"], "a,B,c=a+1");
     assert_eq!(options.sink.buffer_bytes, 64 << 10);
+    assert!(!format!("{options:?}").contains("hidden"), "{options:?}");
 }
 
 #[test]

@@ -76,6 +76,15 @@ impl StreamLoadHeaders {
         if load.delete_sign {
             set("hidden_columns", DELETE_SIGN.into());
         }
+        // Without it a value that Doris cannot convert is loaded as NULL, and success reported. Partial updates are the
+        // exception: strict mode would refuse new keys there.
+        let partial = headers.get("partial_columns").is_some_and(|text| text.trim().eq_ignore_ascii_case("true"))
+            || headers
+                .get("unique_key_update_mode")
+                .is_some_and(|mode| mode.trim().eq_ignore_ascii_case("UPDATE_FIXED_COLUMNS"));
+        if !partial {
+            headers.entry("strict_mode".into()).or_insert_with(|| "true".into());
+        }
         match headers.get("columns") {
             Some(columns) if load.delete_sign && !columns.contains(DELETE_SIGN) => {
                 return Err(Error::config(

@@ -36,6 +36,7 @@ fn csv_load_names_its_columns_shape_and_delete_sign() {
             ("hidden_columns", "__DORIS_DELETE_SIGN__"),
             ("label", "L1"),
             ("line_delimiter", "\\x0a"),
+            ("strict_mode", "true"),
             ("trim_double_quotes", "true"),
             ("two_phase_commit", "true"),
         ]
@@ -64,6 +65,21 @@ fn json_load_is_read_by_line_and_keeps_user_properties() {
     }
     let error = headers(&options, SinkFormat::Json, true).unwrap_err().to_string();
     assert!(error.contains("sink.properties.columns") && error.contains(DELETE_SIGN), "{error}");
+}
+
+#[test]
+fn values_that_do_not_convert_are_refused_unless_the_user_says_otherwise() {
+    for (name, value, strict) in [
+        ("strict_mode", "false", Some("false")),
+        ("timezone", "UTC", Some("true")),
+        ("partial_columns", "true", None),
+        ("unique_key_update_mode", "update_fixed_columns", None),
+    ] {
+        let properties = [(name.to_owned(), value.to_owned())];
+        let options = SinkOptions::default().with_properties(properties.into()).unwrap();
+        let found = headers(&options, SinkFormat::Csv, false).unwrap();
+        assert_eq!(found.get("strict_mode"), strict, "{name}");
+    }
 }
 
 #[test]

@@ -121,8 +121,9 @@ impl DorisSink {
         }
         let delete_sign = options.enable_delete && target.model == Some(KeyModel::Unique);
         let is_key = |name: &str| target.column(name).is_some_and(|column| column.key);
-        let layout = RowLayout::try_new(&table, &schema, change_kind, delete_sign, options.ignore_update_before)?
-            .with_keys(is_key);
+        let ignore_update_before = options.ignore_update_before.unwrap_or(true);
+        let layout =
+            RowLayout::try_new(&table, &schema, change_kind, delete_sign, ignore_update_before)?.with_keys(is_key);
         let format = match options.format {
             Some(format) => format,
             None if has_nested(&schema) => SinkFormat::Json,

@@ -154,7 +154,7 @@ fn check_type(doris: &TableSchema, doris_type: &DorisType, field: &Field) -> Res
     Err(Error::schema(&doris.table, format!("column '{}': {reason}", field.name())))
 }
 
-fn is_text(data_type: &DataType) -> bool {
+pub(super) fn is_text(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
 }
 

@@ -160,6 +160,18 @@ impl TableSchema {
             || (is("binlog.enable", "true") && is("binlog.format", "ROW"))
     }
 
+    /// Whether its changelog has the old values of updates and deletes. A table whose properties are hidden from the
+    /// user may have them; one without a unique key needs none.
+    ///
+    /// Properties: `changelog.need_historical_value`, before the rename `binlog.need_historical_value`.
+    pub fn keeps_old_values(&self) -> bool {
+        let is_true = |key: &str| self.properties.get(key).is_some_and(|text| text.eq_ignore_ascii_case("true"));
+        self.model != Some(KeyModel::Unique)
+            || self.properties.is_empty()
+            || is_true("changelog.need_historical_value")
+            || is_true("binlog.need_historical_value")
+    }
+
     /// The Arrow schema a reader of the table sees: one field per column, in table order, nullability as in Doris.
     ///
     /// # Errors

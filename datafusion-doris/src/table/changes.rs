@@ -1,0 +1,156 @@
+//! What an INSERT does to the changes of its input: whether they reach the target with their kinds, and whole.
+
+use std::sync::Arc;
+
+use datafusion::common::JoinType;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::physical_expr::expressions::{CastExpr, Column};
+use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::coop::CooperativeExec;
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::joins::{
+    CrossJoinExec, HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec, SymmetricHashJoinExec,
+};
+use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::scalar_subquery::ScalarSubqueryExec;
+use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
+use datafusion::physical_plan::union::UnionExec;
+use datafusion::physical_plan::unnest::UnnestExec;
+use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
+use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
+
+use crate::changelog::{DorisChangelogExec, changes_at_root};
+
+/// True when changes other than inserts reach the root of `plan`.
+fn has_changes(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    changes_at_root(plan).iter().any(|changelog| !changelog.inserts_only())
+}
+
+/// True when output column `column` of `plan` is the change kind of every changelog below it, unchanged.
+///
+/// Operators that are not known here make it false: a kind that is computed, or that comes from another place, could
+/// write a delete as a row.
+pub(super) fn carries_kind(plan: &Arc<dyn ExecutionPlan>, column: usize) -> bool {
+    if !has_changes(plan) {
+        return true;
+    }
+    let children = plan.children();
+    if let Some(changelog) = plan.downcast_ref::<DorisChangelogExec>() {
+        return changelog.kind_index() == Some(column);
+    }
+    if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
+        let below = projection.expr().get(column).and_then(|output| column_of(&output.expr));
+        return below.is_some_and(|below| carries_kind(projection.input(), below));
+    }
+    if let Some(filter) = plan.downcast_ref::<FilterExec>() {
+        let below = match filter.projection() {
+            Some(projection) => projection.get(column).copied(),
+            None => Some(column),
+        };
+        return below.is_some_and(|below| carries_kind(filter.input(), below));
+    }
+    if let Some(join) = plan.downcast_ref::<HashJoinExec>() {
+        let column = projected(join.projection.as_deref(), column);
+        return column.is_some_and(|column| join_carries_kind(&children, *join.join_type(), column));
+    }
+    if let Some(join) = plan.downcast_ref::<NestedLoopJoinExec>() {
+        let column = projected(join.projection().as_deref(), column);
+        return column.is_some_and(|column| join_carries_kind(&children, *join.join_type(), column));
+    }
+    if plan.is::<CrossJoinExec>() {
+        return join_carries_kind(&children, JoinType::Inner, column);
+    }
+    if let Some(unnest) = plan.downcast_ref::<UnnestExec>() {
+        // Columns that are not unnested keep their name, other columns may come between them.
+        let (output, input) = (unnest.schema(), unnest.input().schema());
+        let name = output.field(column).name();
+        let unnested = |index: &usize| {
+            unnest.struct_column_indices().contains(index)
+                || unnest.list_column_indices().iter().any(|list| list.index_in_input_schema == *index)
+        };
+        let unique = output.fields().iter().filter(|field| field.name() == name).count() == 1;
+        let below = input.fields().iter().position(|field| field.name() == name).filter(|index| !unnested(index));
+        return below.is_some_and(|below| unique && carries_kind(unnest.input(), below));
+    }
+    if plan.is::<UnionExec>() {
+        return children.into_iter().all(|input| carries_kind(input, column));
+    }
+    if plan.is::<WindowAggExec>() || plan.is::<BoundedWindowAggExec>() {
+        // Their own columns come after those of the input.
+        return children.first().is_some_and(|input| {
+            let inputs = input.schema().fields().len();
+            column < inputs && carries_kind(input, column)
+        });
+    }
+    let keeps_columns = plan.is::<CooperativeExec>()
+        || plan.is::<CoalescePartitionsExec>()
+        || plan.is::<RepartitionExec>()
+        || plan.is::<SortExec>()
+        || plan.is::<SortPreservingMergeExec>()
+        || plan.is::<GlobalLimitExec>()
+        || plan.is::<LocalLimitExec>()
+        || plan.is::<ScalarSubqueryExec>();
+    keeps_columns && children.first().is_some_and(|input| carries_kind(input, column))
+}
+
+/// The column that `expr` gives as it is, at most as another type of text.
+fn column_of(expr: &Arc<dyn PhysicalExpr>) -> Option<usize> {
+    match expr.downcast_ref::<CastExpr>() {
+        Some(cast) if super::schema::is_text(cast.cast_type()) => column_of(cast.expr()),
+        Some(_) => None,
+        None => expr.downcast_ref::<Column>().map(Column::index),
+    }
+}
+
+fn projected(projection: Option<&[usize]>, column: usize) -> Option<usize> {
+    projection.map_or(Some(column), |projection| projection.get(column).copied())
+}
+
+/// `column` counts before the join's own projection. The other side must not have changes: their kind would be lost.
+fn join_carries_kind(children: &[&Arc<dyn ExecutionPlan>], join_type: JoinType, column: usize) -> bool {
+    let [left, right] = children else { return false };
+    let left_columns = left.schema().fields().len();
+    let right_columns = right.schema().fields().len();
+    let from_left = match join_type {
+        JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark => 0,
+        _ => left_columns,
+    };
+    if column < from_left {
+        return carries_kind(left, column) && !has_changes(right);
+    }
+    let from_right = match join_type {
+        JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark => 0,
+        _ => right_columns,
+    };
+    let column = column - from_left;
+    column < from_right && carries_kind(right, column) && !has_changes(left)
+}
+
+/// The first operator over changes of `plan` that may let one half of an update through and not the other.
+///
+/// Conditions that the changelog evaluates itself are none: it turns the half that is left into an insert or a delete.
+pub(super) fn splitting_updates(plan: &Arc<dyn ExecutionPlan>) -> Option<String> {
+    let mut found = None;
+    // The closure never fails, so neither does the walk.
+    let _ = plan.apply(|node| {
+        if node.is::<AggregateExec>() {
+            return Ok(TreeNodeRecursion::Jump);
+        }
+        let splits = node.is::<FilterExec>()
+            || node.is::<HashJoinExec>()
+            || node.is::<NestedLoopJoinExec>()
+            || node.is::<SortMergeJoinExec>()
+            || node.is::<SymmetricHashJoinExec>()
+            || node.is::<UnnestExec>();
+        if splits && has_changes(node) {
+            found = Some(node.name().to_string());
+            return Ok(TreeNodeRecursion::Stop);
+        }
+        Ok(TreeNodeRecursion::Continue)
+    });
+    found
+}
