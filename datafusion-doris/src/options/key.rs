@@ -106,7 +106,7 @@ option_keys! {
     LabelPrefix = "sink.label-prefix" [], "datafusion_doris", Used, "Start of every label; distinct for jobs that write the same table.";
     Enable2pc = "sink.enable-2pc" [], "true", Used, "Two-phase commit: all rows of a statement or epoch become visible together.";
     EnableDelete = "sink.enable-delete" [], "true", Used, "Send the delete sign to unique tables.";
-    IgnoreUpdateBefore = "sink.ignore.update-before" [], "true", Used, "`false`: an update-before row is written as a delete of its key, as it is anyway where a join, an unnesting or a filter above the changelog may drop one half of an update.";
+    IgnoreUpdateBefore = "sink.ignore.update-before" [], "", Used, "`true`: update-before rows are left out, `false`: written as deletes of their key. Absent: `true`, but `false` where a join, an unnesting or a filter above the changelog may drop one half of an update.";
     ChangeKindColumnSink = "sink.change-kind-column" [], "", Used, "Name of the input column that holds `+I`, `-U`, `+U`, `-D`; not written as data.";
     MaxRetries = "sink.max-retries" [], "3", Used, "Further attempts of a commit.";
     BufferSize = "sink.buffer-size" [], "1mb", Used, "Bytes per chunk of a load's body.";
