@@ -50,16 +50,17 @@ const PATIENCE: Duration = Duration::from_secs(600);
 ///
 /// # Delivery
 /// With two-phase commit (the default) the rows of a statement become visible together, after all of them were
-/// received; an error, or dropping the statement, makes none of them visible. Without it
-/// (`'sink.enable-2pc' = 'false'`) the same holds for the single load of the statement, but the rows are visible as
-/// soon as it ends. A lost answer is resolved by the state of the load's label, never by sending rows under another
-/// label.
+/// received; an error, or dropping the statement before its commit, makes none of them visible. Without it
+/// (`'sink.enable-2pc' = 'false'`) the rows of the single load are visible as soon as the server has taken the end of
+/// its body, whether or not somebody still waits for the answer. A lost answer is resolved by the state of the load's
+/// label, never by sending rows under another label.
 ///
 /// # Cancellation
-/// Dropping the future of a statement cuts the open load, which the server answers with an abort. A statement that
-/// was pre-committed and not yet answered is aborted by a task of the client; where that is not possible any more
-/// the server aborts it after its pre-commit timeout. When the commit was on its way, it may win: then the rows are
-/// visible, all of them.
+/// Dropping the future of a statement cuts the open load, which the server answers with an abort. A load that is
+/// pre-committed when the statement is dropped is aborted by a task of the client. One whose body has ended and whose
+/// answer has not arrived is not: it is never visible, and the server aborts it after its pre-commit timeout (one hour
+/// by default), until when reads of the table's changelog wait for it. When the commit was on its way, it may win: then
+/// the rows are visible, all of them.
 #[derive(Debug)]
 pub struct DorisSink {
     client: DorisClient,
