@@ -219,6 +219,9 @@ async fn options_are_checked_by_name() {
     let ctx = cluster.context();
     let message = refusal(&ctx, &cluster.ddl("t", "t", &[("sink.lable-prefix", "x")])).await;
     assert!(message.contains("sink.lable-prefix") && message.contains("sink.label-prefix"), "{message}");
+    // DataFusion puts `format.` before a key without a dot; the user sees the key as it was written
+    let message = refusal(&ctx, &cluster.ddl("t", "t", &[("fenods", "x")])).await;
+    assert!(message.contains("'fenods'") && message.contains("'fenodes'"), "{message}");
     let message = refusal(&ctx, &cluster.ddl("t", "nowhere", &[])).await;
     assert!(message.contains("nowhere"), "{message}");
     let message = refusal(&ctx, &cluster.ddl("t", "t", &[("source.scan.mode", "sometimes")])).await;

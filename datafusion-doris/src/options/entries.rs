@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::key::{OptionKey, Support, normalise};
+use super::key::{OptionKey, Support, as_typed, normalise};
 use super::value::{Parsed, parse_bool};
 use crate::error::{Error, Result};
 
@@ -27,7 +27,7 @@ impl Entries {
         let sorted: BTreeMap<String, String> = map.into_iter().collect();
         let mut entries = Self::default();
         for (typed, value) in sorted {
-            let typed = typed.trim().to_owned();
+            let typed = as_typed(&typed).to_owned();
             let key: OptionKey = typed.parse()?;
             if key == OptionKey::SinkProperties {
                 entries.add_property(&typed, value)?;

@@ -180,10 +180,19 @@ impl AsRef<str> for OptionKey {
     }
 }
 
-/// Lower case, without the `format.` that DataFusion puts before keys without a dot.
+/// The key as the user wrote it: without the `format.` that DataFusion puts before keys without a dot.
+pub(crate) fn as_typed(key: &str) -> &str {
+    const PREFIX: &str = "format.";
+    let key = key.trim();
+    match key.get(..PREFIX.len()) {
+        Some(prefix) if prefix.eq_ignore_ascii_case(PREFIX) => &key[PREFIX.len()..],
+        _ => key,
+    }
+}
+
+/// [`as_typed`] in lower case.
 pub(crate) fn normalise(key: &str) -> String {
-    let lower = key.trim().to_ascii_lowercase();
-    lower.strip_prefix("format.").map(str::to_owned).unwrap_or(lower)
+    as_typed(key).to_ascii_lowercase()
 }
 
 fn lookup(key: &str) -> Option<&'static Spec> {
@@ -202,7 +211,7 @@ impl FromStr for OptionKey {
         match found {
             Some(spec) => Ok(spec.key),
             None => Err(Error::UnknownOption {
-                option: typed.trim().to_owned(),
+                option: as_typed(typed).to_owned(),
                 suggestion: nearest(&key).map(str::to_owned),
             }),
         }
@@ -284,7 +293,7 @@ mod tests {
         ] {
             match typed.parse::<OptionKey>() {
                 Err(Error::UnknownOption { option, suggestion: found }) => {
-                    assert_eq!((option.as_str(), found.as_deref()), (typed, suggestion));
+                    assert_eq!((option.as_str(), found.as_deref()), (as_typed(typed), suggestion));
                 }
                 other => panic!("{typed}: {other:?}"),
             }
