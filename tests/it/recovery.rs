@@ -117,6 +117,27 @@ async fn dropping_an_insert_aborts_its_load() {
 }
 
 #[tokio::test]
+async fn dropping_an_insert_that_waits_for_the_answer_of_its_load_aborts_it() {
+    let (cluster, ctx) = table().await;
+    let (done, release) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let hold = Action::HoldAnswer { done: Arc::clone(&done), release: Arc::clone(&release) };
+    cluster.server().faults().push(Fault::new(hold).at(Site::Be).when("_stream_load "));
+    let frame = datafusion_doris::sql(&ctx, INSERT).await.expect("plans");
+    {
+        let running = frame.collect();
+        tokio::pin!(running);
+        tokio::select! {
+            result = &mut running => panic!("ended: {result:?}"),
+            held = tokio::time::timeout(PATIENCE, done.notified()) => held.expect("the load is pre-committed"),
+        }
+    }
+    let closed = cluster.server().until(|server| server.running_transactions() == 0);
+    tokio::time::timeout(PATIENCE, closed).await.expect("no transaction stays open");
+    assert_eq!(rows(&cluster).await, "0");
+    release.notify_one();
+}
+
+#[tokio::test]
 async fn the_first_fe_may_be_down() {
     let (cluster, ctx) = table().await;
     let nodes = format!("127.0.0.1:1,{}", cluster.fenodes());

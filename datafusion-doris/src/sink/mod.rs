@@ -56,11 +56,10 @@ const PATIENCE: Duration = Duration::from_secs(600);
 /// label, never by sending rows under another label.
 ///
 /// # Cancellation
-/// Dropping the future of a statement cuts the open load, which the server answers with an abort. A load that is
-/// pre-committed when the statement is dropped is aborted by a task of the client. One whose body has ended and whose
-/// answer has not arrived is not: it is never visible, and the server aborts it after its pre-commit timeout (one hour
-/// by default), until when reads of the table's changelog wait for it. When the commit was on its way, it may win: then
-/// the rows are visible, all of them.
+/// Dropping the future of a statement cuts the open load, which the server answers with an abort. From the end of the
+/// body to the answer of the commit, a task of the client aborts the load by its label; where that is not possible any
+/// more (the process ends) it is never visible, and the server aborts it after its pre-commit timeout, one hour by
+/// default. When the commit was on its way, it may win: then the rows are visible, all of them.
 #[derive(Debug)]
 pub struct DorisSink {
     client: DorisClient,
@@ -212,10 +211,21 @@ fn unique() -> String {
     text
 }
 
-/// Aborts a pre-committed load when its statement is dropped before the commit was answered.
+/// Aborts a load that is, or may be, pre-committed when its statement is dropped before the commit was answered.
 struct AbortOnDrop<'a> {
     sink: &'a DorisSink,
     load: Option<Committable>,
+}
+
+impl<'a> AbortOnDrop<'a> {
+    /// Guards `load` while `wait` runs: for the time in which only its label tells what became of it.
+    async fn during<T>(sink: &'a DorisSink, load: &Committable, wait: impl Future<Output = T>) -> T {
+        let load = sink.options.two_phase_commit.then(|| load.clone());
+        let mut guard = Self { sink, load };
+        let outcome = wait.await;
+        guard.load = None;
+        outcome
+    }
 }
 
 impl Drop for AbortOnDrop<'_> {

@@ -6,9 +6,9 @@ use arrow::record_batch::RecordBatch;
 use bytes::Bytes;
 use flate2::write::GzEncoder;
 
-use super::DorisSink;
 use super::committer::Committer;
 use super::encoder::Encoder;
+use super::{AbortOnDrop, DorisSink};
 use crate::checkpoint::Committable;
 use crate::client::retry::Backoff;
 use crate::client::{OpenLoad, StreamLoad};
@@ -208,7 +208,8 @@ impl<'a> LoadWriter<'a> {
                     }
                 }
             };
-            let error = match open.finish().await {
+            let answer = AbortOnDrop::during(self.sink, &self.load, open.finish()).await;
+            let error = match answer {
                 Ok(response) => {
                     self.load.txn_id = response.txn_id;
                     let dropped = response.filtered_rows.saturating_add(response.unselected_rows);
@@ -221,7 +222,8 @@ impl<'a> LoadWriter<'a> {
                 continue;
             }
             tracing::warn!(label = %self.load.label, %error, "the answer to a load was lost, asking for its state");
-            match self.committer.settle(operation, &self.load).await? {
+            let settled = self.committer.settle(operation, &self.load);
+            match AbortOnDrop::during(self.sink, &self.load, settled).await? {
                 NextStep::Done => return Ok(Some(Loaded { rows: self.rows, load: self.load })),
                 // Nothing of it is in Doris: the first failure decides whether there is something to send again.
                 NextStep::Resend if self.replay.is_some() && self.attempts_left > 0 => self.attempts_left -= 1,

@@ -40,6 +40,13 @@ pub enum Action {
     },
     /// HTTP: do the work, then cut the connection instead of answering.
     DropAnswer,
+    /// HTTP: do the work, give the signal `done`, and answer after the signal `release`.
+    HoldAnswer {
+        /// Given when the work is done.
+        done: Arc<Notify>,
+        /// Waited for before the answer.
+        release: Arc<Notify>,
+    },
     /// HTTP: cut the connection once so many bytes of the request body have been read.
     CutAfterBytes(u64),
     /// Hold the request until the signal is given (`notify_one` may come first).

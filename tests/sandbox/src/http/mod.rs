@@ -164,6 +164,11 @@ async fn handle(
     let Ok(mut response) = run(router, request).await;
     match action {
         Some(Action::DropAnswer | Action::CutAfterBytes(_)) => Err(Cut),
+        Some(Action::HoldAnswer { done, release }) => {
+            done.notify_one();
+            release.notified().await;
+            Ok(response)
+        }
         Some(Action::Redirect(location)) if response.status().is_redirection() => {
             if let Ok(value) = HeaderValue::from_str(&location) {
                 response.headers_mut().insert(LOCATION, value);
