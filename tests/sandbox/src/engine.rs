@@ -16,7 +16,8 @@ use crate::changelog::Tso;
 use crate::error::{LoadError, SqlError};
 use crate::session::Session;
 use crate::storage::{Catalog, Column, KeysType, Table};
-use crate::txn::{LoadTxn, TxnManager, TxnState};
+pub use crate::txn::{LabelState, LoadOutcome, LoadSpec, MergeType, NewKeyBehavior, RefusedRow, TxnRef, UpdateMode};
+use crate::txn::{LoadTxn, TxnManager};
 use crate::types::DorisType;
 
 /// The Doris build the sandbox imitates.
@@ -309,72 +310,6 @@ pub struct TsoStatus {
     pub window_end_ms: i64,
 }
 
-/// How the rows of a load meet the table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum MergeType {
-    /// Upsert (unique) or append (duplicate).
-    #[default]
-    Append,
-    /// Every row deletes its key.
-    Delete,
-    /// The batch carries `__DORIS_DELETE_SIGN__` per row.
-    Merge,
-}
-
-/// What a load is about.
-#[derive(Debug, Clone)]
-pub struct LoadSpec {
-    /// Database.
-    pub db: String,
-    /// Table.
-    pub table: String,
-    /// Label of the caller; `None`: one is made.
-    pub label: Option<String>,
-    /// The load will stop at PRECOMMITTED.
-    pub two_phase: bool,
-    /// A PREPARE transaction older than this is aborted.
-    pub timeout: Duration,
-    /// Target columns of the batches (`None`: all base columns).
-    pub columns: Option<Vec<String>>,
-    /// How rows meet the table.
-    pub merge_type: MergeType,
-    /// Where the load comes from, for SHOW TRANSACTION (`BACKEND_STREAMING`, `INSERT_STREAMING`).
-    pub source: &'static str,
-}
-
-/// What a finished load became.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LoadOutcome {
-    /// Transaction id.
-    pub txn_id: i64,
-    /// Label, given or made.
-    pub label: String,
-    /// PRECOMMITTED or VISIBLE.
-    pub state: TxnState,
-    /// Rows written.
-    pub rows: u64,
-}
-
-/// A transaction named by id, by label or by both.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct TxnRef {
-    /// Transaction id.
-    pub txn_id: Option<i64>,
-    /// Label.
-    pub label: Option<String>,
-}
-
-/// State of a label.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LabelState {
-    /// `UNKNOWN` when no transaction has the label.
-    pub state: TxnState,
-    /// The transaction with the label.
-    pub txn_id: Option<i64>,
-    /// Reason of an abort, empty otherwise.
-    pub reason: String,
-}
-
 /// The in-process Doris cluster behind all protocols.
 pub struct Engine {
     config: EngineConfig,
@@ -504,11 +439,12 @@ impl Engine {
         crate::txn::begin(self, spec)
     }
 
-    /// Writes rows of the schema of [`TableMeta::load_schema`] (columns are matched by name).
+    /// Writes rows of the schema of [`TableMeta::load_schema`] (columns are matched by name). The rows of the answer were
+    /// not written: the caller counts them as filtered.
     ///
     /// # Errors
     /// A NULL in a NOT NULL column, a text longer than its column, or a batch of another schema.
-    pub fn write_load(&self, txn: &LoadTxn, batch: RecordBatch) -> Result<(), LoadError> {
+    pub fn write_load(&self, txn: &LoadTxn, batch: RecordBatch) -> Result<Vec<RefusedRow>, LoadError> {
         crate::txn::write(self, txn, batch)
     }
 

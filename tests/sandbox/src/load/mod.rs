@@ -112,6 +112,7 @@ async fn load(
         merge_type: merge_type(&plan, columns.as_deref()),
         columns: columns.clone(),
         source: "BACKEND_STREAMING",
+        ..LoadSpec::default()
     })?;
     reply.txn_id = txn.txn_id();
     reply.times.begin = begin.elapsed();

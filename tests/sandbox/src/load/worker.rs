@@ -54,7 +54,10 @@ impl Progress<'_> {
         let since = Instant::now();
         let written = self.engine.write_load(self.txn, batch).map_err(Failure::from);
         add(&mut self.write, since);
-        written
+        for refused in written? {
+            self.filter(&refused.reason, "");
+        }
+        Ok(())
     }
 
     pub fn filter(&mut self, reason: &str, row: &str) {

@@ -197,10 +197,10 @@ async fn rewrite_rows(
         columns: None,
         merge_type,
         source: "INSERT",
+        ..LoadSpec::default()
     })?;
     for batch in batches {
-        if let Err(error) = engine.write_load(&txn, batch) {
-            let error = SqlError::from(error);
+        if let Err(error) = super::insert::write_all(&engine, &txn, batch) {
             engine.abort_load(txn, error.text());
             return Err(error);
         }

@@ -82,11 +82,10 @@ pub(super) async fn run(session: &mut Session, cursor: &mut Cursor<'_>) -> Resul
         columns,
         merge_type: MergeType::Append,
         source: "INSERT",
+        ..LoadSpec::default()
     })?;
     let written = match source {
-        Source::Values(batches) => {
-            batches.into_iter().try_for_each(|batch| engine.write_load(&txn, batch)).map_err(SqlError::from)
-        }
+        Source::Values(batches) => batches.into_iter().try_for_each(|batch| write_all(&engine, &txn, batch)),
         Source::Query(prepared) => copy_rows(session, &engine, &txn, *prepared, &targets).await,
     };
     if let Err(error) = written {
@@ -305,9 +304,17 @@ async fn copy_rows(
             &arrow::array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows())),
         )
         .map_err(SqlError::detail)?;
-        engine.write_load(txn, batch)?;
+        write_all(engine, txn, batch)?;
     }
     Ok(())
+}
+
+/// Writes a batch of which the table must take every row.
+pub(super) fn write_all(engine: &Engine, txn: &LoadTxn, batch: RecordBatch) -> Result<(), SqlError> {
+    match engine.write_load(txn, batch)?.first() {
+        None => Ok(()),
+        Some(refused) => Err(filtered(&refused.reason)),
+    }
 }
 
 /// Commits off the async threads: a large commit hashes every key.

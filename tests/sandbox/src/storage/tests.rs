@@ -74,6 +74,7 @@ async fn many_small_loads_are_scanned_in_large_batches() {
             columns: None,
             merge_type: crate::engine::MergeType::Append,
             source: "INSERT",
+            ..Default::default()
         };
         let txn = engine.begin_load(spec).unwrap();
         let batch =

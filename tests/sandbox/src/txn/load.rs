@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use arrow::array::RecordBatch;
 
 use super::manager::NewTxn;
-use super::{TxnState, TxnView};
+use super::{RefusedRow, TxnState, TxnView};
 use crate::engine::{Engine, LoadOutcome, LoadSpec, MergeType};
 use crate::error::LoadError;
 use crate::storage::{DELETE_SIGN, KeysType, LoadBuffer, Table};
@@ -127,11 +127,12 @@ pub(crate) fn begin(engine: &Arc<Engine>, spec: LoadSpec) -> Result<LoadTxn, Loa
     })
 }
 
-pub(crate) fn write(engine: &Engine, txn: &LoadTxn, batch: RecordBatch) -> Result<(), LoadError> {
+pub(crate) fn write(engine: &Engine, txn: &LoadTxn, batch: RecordBatch) -> Result<Vec<RefusedRow>, LoadError> {
     let now = engine.config().clock.now_ms();
     let quality = |error: crate::error::SqlError| LoadError::backend("DATA_QUALITY_ERROR", error.text());
     let whole = txn.table.complete(&batch, txn.delete, now).map_err(quality)?;
-    txn.buffer.push(whole).map_err(quality)
+    txn.buffer.push(whole).map_err(quality)?;
+    Ok(Vec::new())
 }
 
 /// Why a transaction cannot go on, as the FE tells a load.

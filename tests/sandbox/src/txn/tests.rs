@@ -48,6 +48,7 @@ impl Fixture {
             columns: None,
             merge_type: MergeType::Append,
             source: "BACKEND_STREAMING",
+            ..LoadSpec::default()
         }
     }
 

@@ -185,6 +185,7 @@ async fn incr_waits_for_open_transactions_of_the_table() {
             columns: None,
             merge_type: crate::engine::MergeType::Append,
             source: "BACKEND_STREAMING",
+            ..Default::default()
         })
         .unwrap();
     let sql = "SELECT * FROM s@incr('incrementType'='DETAIL')";
