@@ -27,8 +27,12 @@ pub enum RawOp {
 pub struct ChangeBatch {
     /// Commit TSO, the same for all records.
     pub tso: i64,
-    /// LSN of the first record; the others follow.
+    /// LSN of the first record in its transaction; the others follow.
     pub first_lsn: i64,
+    /// Id of the partition the rows are in.
+    pub partition: u64,
+    /// Id of the tablet the rows are in.
+    pub tablet: u64,
     /// Raw op of each record.
     pub ops: Vec<RawOp>,
     /// Rows after the change; of deletes the key columns only.
@@ -38,9 +42,11 @@ pub struct ChangeBatch {
 }
 
 impl ChangeBatch {
-    /// Records of a batch in which every row is new.
-    pub(crate) fn inserts(tso: i64, first_lsn: i64, batch: RecordBatch) -> Self {
-        Self { tso, first_lsn, ops: vec![RawOp::Insert; batch.num_rows()], after: batch, before: None }
+    /// Records of a batch in which every row is new; `place` is its partition and tablet.
+    pub(crate) fn inserts(tso: i64, first_lsn: i64, place: (u64, u64), batch: RecordBatch) -> Self {
+        let (partition, tablet) = place;
+        let ops = vec![RawOp::Insert; batch.num_rows()];
+        Self { tso, first_lsn, partition, tablet, ops, after: batch, before: None }
     }
 }
 

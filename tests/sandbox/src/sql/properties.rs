@@ -190,5 +190,5 @@ fn changes(
             column.name
         )));
     }
-    Ok(Some(ChangeConfig { before_image }))
+    Ok(Some(ChangeConfig { before_image, ttl_seconds: None }))
 }

@@ -6,6 +6,7 @@
 
 mod buffer;
 mod catalog;
+mod history;
 mod key;
 mod rowset;
 mod table;
@@ -31,6 +32,8 @@ pub const DELETE_SIGN: &str = "__DORIS_DELETE_SIGN__";
 pub const VERSION_COL: &str = "__DORIS_VERSION_COL__";
 /// TSO of the last write, on tables that record changes.
 pub const COMMIT_TSO_COL: &str = "__DORIS_COMMIT_TSO_COL__";
+/// Order of a row inside its transaction, on duplicate tables of the newest build that record changes.
+pub const ROW_LSN_COL: &str = "__DORIS_ROW_LSN_COL__";
 
 /// Key model of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use arrow::compute::filter_record_batch;
 use arrow::datatypes::{Int8Type, SchemaRef};
 use arrow::error::ArrowError;
 
-use super::{COMMIT_TSO_COL, VERSION_COL};
+use super::{COMMIT_TSO_COL, ROW_LSN_COL, VERSION_COL};
 
 /// Death version of a row that is alive.
 pub(super) const ALIVE: u64 = u64::MAX;
@@ -26,6 +26,8 @@ pub struct Rowset {
     pub version: u64,
     /// Commit TSO.
     pub tso: i64,
+    /// LSN of the first row, on duplicate tables that record changes; the others follow.
+    pub first_lsn: i64,
     /// The rows, in the table's storage schema (with the delete sign last on unique tables).
     pub batch: RecordBatch,
     /// Some row carries the delete sign.
@@ -76,6 +78,11 @@ impl RowsetEntry {
         self.died.as_ref().is_none_or(|died| died[row] == ALIVE)
     }
 
+    /// Commit TSO of its rows.
+    pub fn tso(&self) -> i64 {
+        self.rowset.tso
+    }
+
     /// Rows in storage, dead ones included.
     pub fn physical_rows(&self) -> usize {
         self.rowset.batch.num_rows()
@@ -103,6 +110,9 @@ impl RowsetEntry {
                 Ok(match field.name().as_str() {
                     VERSION_COL => Arc::new(Int64Array::from_value(self.rowset.version as i64, rows)) as ArrayRef,
                     COMMIT_TSO_COL => Arc::new(Int64Array::from_value(self.rowset.tso, rows)),
+                    ROW_LSN_COL => {
+                        Arc::new(Int64Array::from_iter_values((0..rows as i64).map(|row| self.rowset.first_lsn + row)))
+                    }
                     TABLET_INDEX => Arc::new(UInt32Array::from_value(tablet, rows)),
                     ROW_ID => Arc::new(UInt64Array::from_iter_values(
                         (0..rows as u64).map(|row| (u64::from(rowset_index) << 32) | row),

@@ -20,6 +20,8 @@ use crate::types::{ColumnBuilder, DorisType, SessionZone, format_datetime};
 pub struct ChangeConfig {
     /// `need_historical_value`: updates and deletes keep the image before them.
     pub before_image: bool,
+    /// `ttl_seconds`: age at which records expire; `None` where the build does not clean up.
+    pub ttl_seconds: Option<i64>,
 }
 
 /// Definition of a table to create.
@@ -65,7 +67,7 @@ pub struct Table {
     partition_id: u64,
     spec: TableSpec,
     schema: SchemaRef,
-    state: RwLock<TableState>,
+    pub(super) state: RwLock<TableState>,
     /// Serialises UPDATE and DELETE statements, which read before they write.
     pub(crate) dml_lock: tokio::sync::Mutex<()>,
 }
@@ -76,8 +78,10 @@ pub(super) struct TableState {
     pub(super) version_time_ms: i64,
     pub(super) epoch: u64,
     pub(super) tablets: Vec<Tablet>,
+    /// Change records, in commit order.
     pub(super) changes: Vec<Arc<ChangeBatch>>,
-    pub(super) next_lsn: i64,
+    /// Change records with a smaller TSO were cleaned up.
+    pub(super) expired_before: i64,
     dropped: bool,
 }
 
@@ -119,7 +123,7 @@ impl Table {
                 epoch: 0,
                 tablets,
                 changes: Vec::new(),
-                next_lsn: 1,
+                expired_before: 0,
                 dropped: false,
             }),
             spec,
@@ -217,7 +221,10 @@ impl Table {
 
     /// The table at its current version.
     pub fn snapshot(&self) -> Snapshot {
-        let state = self.state.read();
+        self.snapshot_of(&self.state.read())
+    }
+
+    pub(super) fn snapshot_of(&self, state: &TableState) -> Snapshot {
         let tablets = state.tablets.iter().enumerate();
         Snapshot {
             version: state.version,
@@ -226,13 +233,6 @@ impl Table {
                 .map(|(index, t)| TabletSnapshot { id: t.id, index: index as u32, rowsets: t.rowsets.clone() })
                 .collect(),
         }
-    }
-
-    /// Recorded changes with a TSO in `[from, to)`, in commit order.
-    pub(crate) fn changes(&self, from: i64, to: i64) -> Vec<Arc<ChangeBatch>> {
-        let state = self.state.read();
-        let first = state.changes.partition_point(|batch| batch.tso < from);
-        state.changes[first..].iter().take_while(|batch| batch.tso < to).cloned().collect()
     }
 
     /// A buffer for a load into this table.
@@ -320,18 +320,28 @@ impl Table {
         }
         let state = &mut *state;
         let version = state.version + 1;
+        // LSNs order the records of one transaction.
+        let mut next_lsn = 1;
         match self.spec.keys_type {
             KeysType::Duplicate => {
                 for (at, batches) in parts.into_iter().enumerate() {
                     for batch in batches {
+                        let tablet = &mut state.tablets[at];
+                        let first_lsn = next_lsn;
                         if self.spec.changes.is_some() {
-                            let change = ChangeBatch::inserts(tso, state.next_lsn, batch.clone());
-                            state.next_lsn += batch.num_rows() as i64;
+                            let place = (self.partition_id, tablet.id);
+                            let change = ChangeBatch::inserts(tso, first_lsn, place, batch.clone());
+                            next_lsn += batch.num_rows() as i64;
                             state.changes.push(Arc::new(change));
                         }
-                        let tablet = &mut state.tablets[at];
                         tablet.rows += batch.num_rows() as u64;
-                        tablet.rowsets.push(RowsetEntry::new(Rowset { version, tso, batch, has_delete_sign: false }));
+                        tablet.rowsets.push(RowsetEntry::new(Rowset {
+                            version,
+                            tso,
+                            first_lsn,
+                            batch,
+                            has_delete_sign: false,
+                        }));
                     }
                 }
             }
@@ -344,8 +354,9 @@ impl Table {
                     let changes =
                         super::unique::upsert(&mut state.tablets[at], batches, &keys, version, tso, self.spec.changes)?;
                     for mut change in changes {
-                        change.first_lsn = state.next_lsn;
-                        state.next_lsn += change.ops.len() as i64;
+                        change.partition = self.partition_id;
+                        change.first_lsn = next_lsn;
+                        next_lsn += change.ops.len() as i64;
                         state.changes.push(Arc::new(change));
                     }
                 }
@@ -433,5 +444,5 @@ fn check_length(column: &Column, array: &ArrayRef) -> Result<(), SqlError> {
 
 pub(super) fn new_rowset(batch: RecordBatch, version: u64, tso: i64) -> RowsetEntry {
     let has_delete_sign = any_delete_sign(&batch);
-    RowsetEntry::new(Rowset { version, tso, batch, has_delete_sign })
+    RowsetEntry::new(Rowset { version, tso, first_lsn: 0, batch, has_delete_sign })
 }

@@ -14,7 +14,7 @@ use crate::changelog::{ChangeBatch, RawOp};
 use crate::error::SqlError;
 
 /// Adds the batches of one commit to a tablet. Of several rows with one key the last wins. Returns the change records,
-/// without their LSN, one batch per rowset.
+/// without their LSN and partition, one batch per rowset.
 pub(super) fn upsert(
     tablet: &mut Tablet,
     batches: Vec<RecordBatch>,
@@ -131,7 +131,7 @@ fn record(
     } else {
         Some(RecordBatch::try_new(schema, before_columns).map_err(SqlError::detail)?)
     };
-    Ok(Some(ChangeBatch { tso, first_lsn: 0, ops, after, before }))
+    Ok(Some(ChangeBatch { tso, first_lsn: 0, partition: 0, tablet: tablet.id, ops, after, before }))
 }
 
 /// Column `i` of the superseded rows, NULL where there is none.

@@ -40,7 +40,7 @@ async fn deletes_without_historical_values_carry_the_key_only() {
     let mut f = Fixture::with_database().await;
     table(&mut f, false).await;
     f.run("INSERT INTO s VALUES (1, 'a', 1); INSERT INTO s VALUES (1, 'b', 2); DELETE FROM s WHERE id = 1; DELETE FROM s WHERE id = 1").await;
-    let sql = "SELECT id, v, n, __DORIS_CHANGELOG_OP__ AS op FROM s@incr('incrementType'='DETAIL') ORDER BY __DORIS_CHANGELOG_LSN__, op";
+    let sql = "SELECT id, v, n, __DORIS_CHANGELOG_OP__ AS op FROM s@incr('incrementType'='DETAIL') ORDER BY __DORIS_CHANGELOG_TSO__, __DORIS_CHANGELOG_LSN__, op";
     assert_eq!(f.rows(sql).await, ["1|a|1|0", "1|b|2|2", "1|b|2|3", "1|NULL|NULL|1"]);
     let refused = f.error("SELECT * FROM s@incr()").await;
     assert_eq!(
