@@ -28,7 +28,7 @@ pub mod types;
 
 pub use engine::{Engine, EngineConfig, Profile};
 pub use error::{LoadError, SqlError};
-pub use faults::{Action, Fault, Faults, Requests, SeenRequest, Site};
+pub use faults::{Action, AppliedFault, Fault, Faults, NodeId, Requests, SeenRequest, Site};
 pub use sandbox::{Outcome, Sandbox, SandboxBuilder, StartError};
 pub use session::Session;
 pub use shared::Addresses;

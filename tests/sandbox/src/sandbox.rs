@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::engine::{Clock, Engine, EngineConfig, Node, Profile, Protocol, StatementResult, Topology};
 use crate::error::SqlError;
-use crate::faults::{Faults, Requests};
+use crate::faults::{Faults, NodeId, Requests};
 use crate::shared::{Addresses, Shared};
 use crate::{flight, http, mysql};
 
@@ -197,28 +197,35 @@ impl SandboxBuilder {
         });
         let engine = Engine::new(self.config);
         engine.set_topology(topology(&host, &addresses));
-        let shared = Arc::new(Shared {
-            engine,
-            faults: Faults::default(),
-            requests: Requests::default(),
-            host,
-            addresses,
-            error_logs: crate::load::ErrorLogs::default(),
-            flight_sessions: flight::FlightSessions::default(),
-            flight_results: flight::FlightResults::default(),
-        });
+        let (faults, requests) = (Faults::default(), Requests::default());
+        let (flight_sessions, flight_results) = (Arc::default(), Arc::default());
+        let node = |node: NodeId| {
+            Arc::new(Shared {
+                node,
+                engine: Arc::clone(&engine),
+                faults: faults.of(node),
+                requests: requests.of(node),
+                host: host.clone(),
+                addresses,
+                error_logs: crate::load::ErrorLogs::default(),
+                flight_sessions: Arc::clone(&flight_sessions),
+                flight_results: Arc::clone(&flight_results),
+            })
+        };
+        let (shared, backend) = (node(NodeId::Fe(0)), node(NodeId::Be(0)));
         let stop = CancellationToken::new();
-        let sandbox = Sandbox { shared: Arc::clone(&shared), stop: stop.clone(), servers: JoinSet::new() };
+        let sandbox =
+            Sandbox { shared: Arc::clone(&shared), faults, requests, stop: stop.clone(), servers: JoinSet::new() };
         for sql in &self.seed {
             sandbox.execute(sql).await?;
         }
         let mut sandbox = sandbox;
         let servers = &mut sandbox.servers;
         servers.spawn(http::serve_fe(fe_http.0, Arc::clone(&shared)));
-        servers.spawn(http::serve_be(be_http.0, Arc::clone(&shared)));
+        servers.spawn(http::serve_be(be_http.0, Arc::clone(&backend)));
         servers.spawn(mysql::serve(mysql.0, Arc::clone(&shared)));
         servers.spawn(flight::serve_fe(fe_flight.0, Arc::clone(&shared), stop.clone()));
-        servers.spawn(flight::serve_be(be_flight.0, Arc::clone(&shared), stop));
+        servers.spawn(flight::serve_be(be_flight.0, backend, stop));
         servers.spawn(sweep(Arc::clone(&shared.engine)));
         Ok(sandbox)
     }
@@ -289,6 +296,8 @@ impl Outcome {
 /// A running sandbox. Dropping it closes every listener and connection.
 pub struct Sandbox {
     shared: Arc<Shared>,
+    faults: Faults,
+    requests: Requests,
     stop: CancellationToken,
     servers: JoinSet<()>,
 }
@@ -345,12 +354,12 @@ impl Sandbox {
 
     /// Faults to arm.
     pub fn faults(&self) -> &Faults {
-        &self.shared.faults
+        &self.faults
     }
 
     /// What the servers received.
     pub fn requests(&self) -> &Requests {
-        &self.shared.requests
+        &self.requests
     }
 
     /// Number of Flight tokens that are open.

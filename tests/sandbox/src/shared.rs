@@ -1,4 +1,4 @@
-//! What all servers of one sandbox share.
+//! What the servers of one node share.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use futures::StreamExt;
 
 use crate::engine::{Engine, Profile, Protocol, StatementResult};
 use crate::error::SqlError;
-use crate::faults::{Faults, Requests};
+use crate::faults::{NodeFaults, NodeId, NodeRequests};
 use crate::flight::{FlightResults, FlightSessions};
 use crate::load::ErrorLogs;
 use crate::types::{TextStyle, text_value};
@@ -27,16 +27,21 @@ pub struct Addresses {
     pub be_flight: SocketAddr,
 }
 
+/// One node: what its servers need, kept over a restart.
 pub(crate) struct Shared {
+    pub node: NodeId,
     pub engine: Arc<Engine>,
-    pub faults: Faults,
-    pub requests: Requests,
+    pub faults: NodeFaults,
+    pub requests: NodeRequests,
     /// Host the nodes name to clients.
     pub host: String,
+    /// The node's own addresses; those of the other side are of its first node.
     pub addresses: Addresses,
     pub error_logs: ErrorLogs,
-    pub flight_sessions: FlightSessions,
-    pub flight_results: FlightResults,
+    /// Tokens: an FE's own. A BE sees those of the first FE.
+    pub flight_sessions: Arc<FlightSessions>,
+    /// Results wait here for whichever BE is asked: a BE pulls what another one holds.
+    pub flight_results: Arc<FlightResults>,
 }
 
 impl Shared {

@@ -129,11 +129,26 @@ async fn linger(mut stream: TcpStream) {
 #[error("connection cut by a fault")]
 struct Cut;
 
+/// Actions that the handler of an HTTP request performs itself.
+fn is_of_http(action: &Action) -> bool {
+    matches!(
+        action,
+        Action::Status { .. }
+            | Action::DropAnswer
+            | Action::HoldAnswer { .. }
+            | Action::CutAfterBytes(_)
+            | Action::CutAnswerAfterBytes(_)
+            | Action::Wait(_)
+            | Action::Delay(_)
+            | Action::Redirect(_)
+    )
+}
+
 async fn handle(
     mut request: Request,
     peer: SocketAddr,
     router: Router,
-    shared: &Shared,
+    shared: &Arc<Shared>,
     site: Site,
 ) -> Result<Response, Cut> {
     let target = request.uri().path_and_query().map_or("/", |p| p.as_str()).to_owned();
@@ -141,17 +156,23 @@ async fn handle(
         .headers()
         .iter()
         .map(|(n, v)| (n.as_str().to_owned(), String::from_utf8_lossy(v.as_bytes()).into_owned()));
-    shared.requests.record(site, request.method().as_str(), &target, headers);
+    let id = shared.requests.record(site, request.method().as_str(), &target, headers);
     let operation = request.headers().get("txn_operation").and_then(|v| v.to_str().ok()).unwrap_or_default();
     let line = format!("{} {target} {operation}", request.method());
     request.extensions_mut().insert(Peer(peer));
 
-    let action = shared.faults.take(site, &line);
+    let action = shared.faults.take_if(site, &line, is_of_http);
+    if let Some(action) = &action {
+        shared.requests.met(id, action);
+    }
+    let counting = Arc::clone(shared);
+    request = request.map(|body| counted(body, move |bytes| counting.requests.read(id, bytes)));
     match &action {
         Some(Action::Status { code, body }) => {
             let mut response = Response::new(Body::from(body.clone()));
             *response.status_mut() =
                 http::StatusCode::from_u16(*code).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
+            shared.requests.answered(id, response.status().as_u16());
             return Ok(response);
         }
         Some(Action::CutAfterBytes(limit)) => {
@@ -159,10 +180,17 @@ async fn handle(
             request = request.map(|body| cut_after(body.into_data_stream(), limit));
         }
         Some(Action::Wait(signal)) => signal.notified().await,
+        Some(Action::Delay(time)) => tokio::time::sleep(*time).await,
         _ => {}
     }
     let Ok(mut response) = run(router, request).await;
+    if !matches!(action, Some(Action::DropAnswer | Action::CutAfterBytes(_))) {
+        shared.requests.answered(id, response.status().as_u16());
+    }
     match action {
+        Some(Action::CutAnswerAfterBytes(limit)) => {
+            Ok(response.map(|body| cut_answer_after(body.into_data_stream(), limit)))
+        }
         Some(Action::DropAnswer | Action::CutAfterBytes(_)) => Err(Cut),
         Some(Action::HoldAnswer { done, release }) => {
             done.notify_one();
@@ -181,6 +209,49 @@ async fn handle(
 
 async fn run(router: Router, request: Request) -> Result<Response, Infallible> {
     TowerToHyperService::new(router).call(request).await
+}
+
+/// A body whose bytes are counted as they are read.
+fn counted(body: Body, count: impl Fn(u64) + Send + 'static) -> Body {
+    if hyper::body::Body::is_end_stream(&body) {
+        return body;
+    }
+    Body::from_stream(body.into_data_stream().inspect(move |chunk| {
+        if let Ok(bytes) = chunk {
+            count(bytes.len() as u64);
+        }
+    }))
+}
+
+/// An answer that breaks off after so many bytes, once these are sent.
+fn cut_answer_after(body: BodyDataStream, limit: u64) -> Body {
+    enum Step {
+        Send(u64),
+        Flush,
+        Cut,
+    }
+    Body::from_stream(futures::stream::unfold((body, Step::Send(limit)), |(mut body, step)| async move {
+        match step {
+            Step::Send(left) => match body.next().await {
+                Some(Ok(bytes)) if (bytes.len() as u64) < left => {
+                    let left = left - bytes.len() as u64;
+                    Some((Ok(bytes), (body, Step::Send(left))))
+                }
+                Some(Ok(bytes)) => {
+                    let kept = usize::try_from(left).map_or(bytes.len(), |n| n.min(bytes.len()));
+                    Some((Ok(bytes.slice(..kept)), (body, Step::Flush)))
+                }
+                Some(Err(error)) => Some((Err(std::io::Error::other(error)), (body, Step::Cut))),
+                None => Some((Err(std::io::Error::other("connection cut by a fault")), (body, Step::Cut))),
+            },
+            Step::Flush => {
+                // hyper writes out what it holds while the body is not ready.
+                tokio::task::yield_now().await;
+                Some((Err(std::io::Error::other("connection cut by a fault")), (body, Step::Cut)))
+            }
+            Step::Cut => None,
+        }
+    }))
 }
 
 /// A body that fails after so many bytes.

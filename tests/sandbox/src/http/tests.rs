@@ -4,7 +4,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::engine::Profile;
-use crate::faults::{Action, Fault, Site};
+use crate::faults::{Action, Fault, NodeId, Site};
 use crate::sandbox::Sandbox;
 use crate::testing::{basic, builder, http, load, raw, sandbox, send_json};
 
@@ -267,6 +267,33 @@ async fn faults_answer_with_a_status_or_wait_for_a_signal() {
     assert!(!held.is_finished());
     signal.notify_one();
     assert_eq!(held.await.expect("task").expect("answer").status(), 200);
+}
+
+#[tokio::test]
+async fn an_answer_can_be_cut_within_its_body() {
+    let s = sandbox().await;
+    s.faults().push(Fault::new(Action::CutAnswerAfterBytes(10)).at(Site::Fe).when("/api/health"));
+    let request = "GET /api/health HTTP/1.1\r\nHost: fe\r\nConnection: close\r\n\r\n";
+    let answer = raw(s.addresses().fe_http, request).await;
+    let (head, body) = answer.split_once("\r\n\r\n").expect("head");
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    assert_eq!(body, "{\"msg\":\"su");
+    let whole = raw(s.addresses().fe_http, request).await;
+    assert!(whole.ends_with('}'), "{whole}");
+    let seen = s.requests().matching(Site::Fe, "/api/health");
+    assert_eq!((seen[0].fault, seen[1].fault), (Some("cut_answer_after_bytes"), None));
+}
+
+#[tokio::test]
+async fn requests_tell_their_node_size_and_answer() {
+    let s = sandbox().await;
+    load(&s, "dup", &[("label", "seen")], "1\ta\t1").await;
+    s.faults().push(Fault::new(Action::Status { code: 500, body: String::new() }).at(Site::Be));
+    http().get(format!("http://{}/api/health", s.benodes())).send().await.expect("answer");
+    let seen = s.requests().at_node(NodeId::Be(0));
+    assert_eq!((seen[0].body_bytes, seen[0].status, seen[0].fault), (5, Some(200), None));
+    assert_eq!((seen[1].status, seen[1].fault), (Some(500), Some("status")));
+    assert!(seen[0].order < seen[1].order);
 }
 
 #[tokio::test]
