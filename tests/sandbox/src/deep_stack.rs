@@ -45,3 +45,8 @@ impl<T> Drop for DeepStack<T> {
         stacker::maybe_grow(STACK_BYTES / 2, STACK_BYTES, || drop(inner));
     }
 }
+
+/// Runs what recurses and does not wait.
+pub(crate) fn on_deep_stack<T>(work: impl FnOnce() -> T) -> T {
+    stacker::maybe_grow(STACK_BYTES / 2, STACK_BYTES, work)
+}

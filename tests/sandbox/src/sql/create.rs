@@ -103,6 +103,9 @@ fn table(session: &mut Session, cursor: &mut Cursor<'_>) -> Result<StatementResu
     let (keys_type, key_columns) = apply_keys(&mut defs, keys)?;
     let columns: Vec<Column> = defs.into_iter().map(|def| def.column).collect();
     check_columns(&columns)?;
+    let decimal256 = session.variables.is_true("enable_decimal256");
+    let profile = session.engine.profile();
+    columns.iter().try_for_each(|c| c.ty.check_column(profile, decimal256)).map_err(SqlError::detail)?;
     let Some((hash_columns, buckets, auto_buckets)) = distribution else {
         return Err(SqlError::detail("Create olap table should contain distribution desc"));
     };

@@ -7,9 +7,10 @@ use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::planner::ExprPlanner;
 use datafusion::prelude::SessionConfig;
 
+use super::env::Env;
 use super::planner::operators;
 use super::udf::{self, Arithmetic, TimeKind};
-use crate::types::{SessionZone, civil_from_days, format_datetime};
+use crate::types::{civil_from_days, format_datetime};
 
 /// Doris name, then the name of the DataFusion function with the same meaning and argument order.
 const DIRECT: &[(&str, &str)] = &[
@@ -166,10 +167,10 @@ fn config(database: &str) -> SessionConfig {
 }
 
 /// The state in which a statement is planned.
-pub(super) fn state(database: &str, zone: &SessionZone) -> SessionState {
+pub(super) fn state(database: &str, env: &Env) -> SessionState {
     let mut scalars: Vec<_> = base().scalar_functions().values().cloned().collect();
     for kind in [TimeKind::FromUnixtime, TimeKind::UnixTimestamp, TimeKind::DateFormat] {
-        scalars.push(Arc::new(udf::time_function(kind, zone)));
+        scalars.push(Arc::new(udf::time_function(kind, &env.zone)));
     }
     SessionStateBuilder::new_from_existing(base().clone())
         .with_config(config(database))

@@ -1,10 +1,9 @@
 //! Literals of VALUES lists, without going through the planner.
 
 use datafusion::sql::sqlparser::tokenizer::Token;
-use serde_json::{Map, Value};
 
 use super::cursor::Cursor;
-use crate::types::{ColumnBuilder, DorisType};
+use crate::types::{ColumnBuilder, DorisType, Nested};
 
 /// A literal as written.
 #[derive(Debug, Clone, PartialEq)]
@@ -14,7 +13,7 @@ pub(super) enum Literal {
     Bool(bool),
     Number(String),
     Text(String),
-    Nested(Value),
+    Nested(Nested),
 }
 
 /// Reads one literal that ends at `,` or `)`; `None` when the value is an expression. The cursor moves only on success.
@@ -73,27 +72,27 @@ fn read_one(cursor: &mut Cursor<'_>) -> Option<Literal> {
 }
 
 /// `[..]`, `{k:v}`, `ARRAY(..)`, `MAP(k,v,..)`, `NAMED_STRUCT('f',v,..)`, `STRUCT(v,..)` of literals.
-fn nested(cursor: &mut Cursor<'_>) -> Option<Value> {
+fn nested(cursor: &mut Cursor<'_>) -> Option<Nested> {
     match cursor.peek()? {
         Token::LBracket => {
             cursor.at += 1;
-            list(cursor, &Token::RBracket).map(Value::Array)
+            list(cursor, &Token::RBracket).map(Nested::List)
         }
         Token::LBrace => {
             cursor.at += 1;
-            let mut entries = Map::new();
+            let mut entries = Vec::new();
             if cursor.eat_token(&Token::RBrace) {
-                return Some(Value::Object(entries));
+                return Some(Nested::Entries(entries));
             }
             loop {
-                let key = key_text(nested(cursor)?);
+                let key = nested(cursor)?;
                 cursor.eat_token(&Token::Colon).then_some(())?;
-                entries.insert(key, nested(cursor)?);
+                entries.push((key, nested(cursor)?));
                 if !cursor.eat_token(&Token::Comma) {
                     break;
                 }
             }
-            cursor.eat_token(&Token::RBrace).then_some(Value::Object(entries))
+            cursor.eat_token(&Token::RBrace).then_some(Nested::Entries(entries))
         }
         Token::Word(word) if cursor.peek_at(1) == Some(&Token::LParen) => {
             let upper = word.value.to_ascii_uppercase();
@@ -103,27 +102,27 @@ fn nested(cursor: &mut Cursor<'_>) -> Option<Value> {
             cursor.at += 2;
             let items = list(cursor, &Token::RParen)?;
             if matches!(upper.as_str(), "ARRAY" | "STRUCT") {
-                return Some(Value::Array(items));
+                return Some(Nested::List(items));
             }
-            let mut entries = Map::new();
+            let mut entries = Vec::new();
             let mut items = items.into_iter();
             while let Some(key) = items.next() {
-                entries.insert(key_text(key), items.next()?);
+                entries.push((key, items.next()?));
             }
-            Some(Value::Object(entries))
+            Some(Nested::Entries(entries))
         }
         _ => Some(match read_one(cursor)? {
-            Literal::Null => Value::Null,
-            Literal::Bool(flag) => Value::Bool(flag),
-            Literal::Number(text) => serde_json::from_str(&text).unwrap_or(Value::String(text)),
-            Literal::Text(text) => Value::String(text),
+            Literal::Null => Nested::Null,
+            Literal::Bool(flag) => Nested::Bool(flag),
+            Literal::Number(text) => Nested::Number(text),
+            Literal::Text(text) => Nested::Text(text),
             Literal::Nested(value) => value,
             Literal::Default => return None,
         }),
     }
 }
 
-fn list(cursor: &mut Cursor<'_>, end: &Token) -> Option<Vec<Value>> {
+fn list(cursor: &mut Cursor<'_>, end: &Token) -> Option<Vec<Nested>> {
     let mut items = Vec::new();
     if cursor.eat_token(end) {
         return Some(items);
@@ -135,13 +134,6 @@ fn list(cursor: &mut Cursor<'_>, end: &Token) -> Option<Vec<Value>> {
         }
     }
     cursor.eat_token(end).then_some(items)
-}
-
-fn key_text(value: Value) -> String {
-    match value {
-        Value::String(text) => text,
-        other => other.to_string(),
-    }
 }
 
 /// Appends a literal by Doris's conversion rules; `false` when it is not a value of the type (nothing is appended then).
@@ -186,6 +178,6 @@ pub(super) fn append(builder: &mut ColumnBuilder, literal: &Literal) -> bool {
             }
         }
         Literal::Text(text) => builder.append_text(text).is_ok(),
-        Literal::Nested(value) => builder.append_json(value).is_ok(),
+        Literal::Nested(value) => builder.append_nested(value).is_ok(),
     }
 }

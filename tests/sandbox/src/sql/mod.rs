@@ -5,7 +5,10 @@ mod create;
 mod cursor;
 mod ddl;
 mod delete;
+mod dialect;
 mod dispatch;
+mod env;
+mod expression;
 mod functions;
 mod information;
 mod insert;
@@ -24,6 +27,7 @@ mod udf;
 mod variables;
 
 pub(crate) use dispatch::run;
+pub(crate) use expression::{CompiledExpr, ExprContext, compile_expression};
 pub(crate) use lexer::{Statement, statements as split};
 pub(crate) use query::plan_tablets;
 pub(crate) use variables::Variables;

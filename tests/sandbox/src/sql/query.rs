@@ -10,23 +10,22 @@ use arrow::datatypes::SchemaRef;
 use datafusion::catalog::{
     CatalogProvider, MemoryCatalogProvider, MemorySchemaProvider, SchemaProvider, TableProvider,
 };
-use datafusion::common::{DFSchema, DataFusionError, SchemaError};
+use datafusion::common::{DataFusionError, SchemaError};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::execute_stream;
 use datafusion::sql::parser::Statement as DfStatement;
-use datafusion::sql::sqlparser::ast::{self, ExprWithAlias, Query, TableFactor, VisitMut, VisitorMut};
-use datafusion::sql::sqlparser::dialect::MySqlDialect;
-use datafusion::sql::sqlparser::parser::Parser;
+use datafusion::sql::sqlparser::ast::{self, Query, TableFactor, VisitMut, VisitorMut};
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::columns::{self, Shown};
+use super::expression::{self, ExprContext};
 use super::lexer::Tok;
 use super::provider::{Relation, Source};
 use super::relations::{self, ScanSpec, scan_name};
-use super::rewrite::{Facts, Rewriter, plain_name};
-use super::{ddl, functions, information, output};
+use super::rewrite::{Rewriter, plain_name};
+use super::{ddl, dialect, functions, information, output};
 use crate::changelog::ChangeRows;
 use crate::engine::{Engine, Origin, StatementResult, TabletInfo};
 use crate::error::SqlError;
@@ -83,19 +82,8 @@ pub(super) fn now_text(session: &Session, digits: u8) -> String {
     format_datetime((now + zone.offset_at(now.div_euclid(1000)) * 1000) * 1000, digits)
 }
 
-fn facts(session: &Session) -> Facts {
-    Facts {
-        database: session.database.clone(),
-        user: session.user.clone(),
-        connection_id: session.id,
-        version: session.variables.get("version").unwrap_or_default().to_owned(),
-        now: now_text(session, 6),
-    }
-}
-
 fn parse(tokens: Vec<Token>) -> Result<Box<Query>, SqlError> {
-    let dialect = MySqlDialect {};
-    let mut parser = Parser::new(&dialect).with_recursion_limit(3000).with_tokens(tokens);
+    let mut parser = dialect::parser(tokens);
     let query = parser.parse_query().map_err(|error| SqlError::syntax(parser_text(&error)))?;
     if parser.peek_token_ref().token != Token::EOF {
         return Err(SqlError::syntax(format!("mismatched input '{}' expecting <EOF>", parser.peek_token_ref().token)));
@@ -103,7 +91,7 @@ fn parse(tokens: Vec<Token>) -> Result<Box<Query>, SqlError> {
     Ok(query)
 }
 
-fn parser_text(error: &datafusion::sql::sqlparser::parser::ParserError) -> String {
+pub(super) fn parser_text(error: &datafusion::sql::sqlparser::parser::ParserError) -> String {
     let text = error.to_string();
     text.strip_prefix("sql parser error: ").unwrap_or(&text).to_owned()
 }
@@ -141,17 +129,12 @@ pub(super) async fn prepare(
             binder.bind(name, &default_db).await?;
         }
     }
-    let facts = facts(session);
-    let mut rewriter = Rewriter {
-        names: std::mem::take(&mut binder.names),
-        spellings: std::mem::take(&mut binder.spellings),
-        hidden: &binder.hidden,
-        facts: &facts,
-        session_function: false,
-    };
+    let context = ExprContext::of_session(session);
+    let (names, spellings) = (std::mem::take(&mut binder.names), std::mem::take(&mut binder.spellings));
+    let mut rewriter = Rewriter::new(names, spellings, &binder.hidden, &context.facts);
     rewriter.rewrite(&mut query)?;
     let session_function = rewriter.session_function;
-    let state = functions::state(&default_db, &session.variables.zone());
+    let state = functions::state(&default_db, &context.env);
     let catalog = MemoryCatalogProvider::new();
     binder.schemas.entry(default_db).or_default();
     for (db, tables) in binder.schemas {
@@ -171,36 +154,9 @@ pub(super) async fn prepare(
 /// Evaluates one expression without tables; one row.
 pub(super) fn constant(session: &Session, tokens: &[Tok], _text: &str) -> Result<ArrayRef, SqlError> {
     let rewritten = relations::rewrite(session, tokens)?;
-    let dialect = MySqlDialect {};
-    let mut parser = Parser::new(&dialect).with_recursion_limit(3000).with_tokens(rewritten.tokens);
-    let mut expr = parser.parse_expr().map_err(|error| SqlError::syntax(parser_text(&error)))?;
-    if parser.peek_token_ref().token != Token::EOF {
-        return Err(SqlError::syntax(format!("mismatched input '{}'", parser.peek_token_ref().token)));
-    }
-    let facts = facts(session);
-    let hidden = HashMap::new();
-    let mut rewriter = Rewriter {
-        names: HashMap::new(),
-        spellings: HashSet::new(),
-        hidden: &hidden,
-        facts: &facts,
-        session_function: false,
-    };
-    if let ControlFlow::Break(error) = expr.visit(&mut rewriter) {
-        return Err(error);
-    }
-    let state = functions::state("__no_database__", &session.variables.zone());
-    let schema = DFSchema::empty();
-    let logical =
-        state.create_logical_expr_from_sql_expr(ExprWithAlias { expr, alias: None }, &schema).map_err(engine_error)?;
-    let physical = state.create_physical_expr(logical, &schema).map_err(engine_error)?;
-    let one_row = arrow::array::RecordBatch::try_new_with_options(
-        Arc::clone(schema.inner()),
-        vec![],
-        &arrow::array::RecordBatchOptions::new().with_row_count(Some(1)),
-    )
-    .map_err(SqlError::detail)?;
-    physical.evaluate(&one_row).and_then(|value| value.into_array(1)).map_err(engine_error)
+    let context = ExprContext::of_session(session);
+    let schema: SchemaRef = Arc::new(arrow::datatypes::Schema::empty());
+    expression::compile_tokens(&context, rewritten.tokens, &schema)?.constant()
 }
 
 /// Names in FROM, and refusals of what stands there and is not served.

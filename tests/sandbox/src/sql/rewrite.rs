@@ -102,7 +102,16 @@ fn type_text(data_type: &SqlType) -> Result<DorisType, SqlError> {
     parse_type(&printed).map_err(SqlError::detail)
 }
 
-impl Rewriter<'_> {
+impl<'a> Rewriter<'a> {
+    pub(super) fn new(
+        names: HashMap<String, String>,
+        spellings: HashSet<String>,
+        hidden: &'a HashMap<String, Vec<String>>,
+        facts: &'a Facts,
+    ) -> Self {
+        Self { names, spellings, hidden, facts, session_function: false }
+    }
+
     /// Applies everything to a query.
     pub(super) fn rewrite(&mut self, query: &mut Query) -> Result<(), SqlError> {
         label_outputs(&mut query.body);

@@ -20,7 +20,7 @@ const DEFAULTS: &[(&str, &str)] = &[
     ("collation_connection", "utf8mb4_0900_bin"),
     ("collation_database", "utf8mb4_0900_bin"),
     ("collation_server", "utf8mb4_0900_bin"),
-    ("enable_decimal256", "true"),
+    ("enable_decimal256", "false"),
     ("enable_eventual_consistent_change", "false"),
     ("enable_fallback_to_original_planner", "false"),
     ("enable_insert_strict", "true"),
@@ -106,7 +106,7 @@ const NUMBERS: &[&str] = &[
 ];
 
 /// Variables that would change results in ways the sandbox does not serve: only the default is accepted.
-const FIXED: &[&str] = &["enable_strict_cast", "enable_unique_key_partial_update", "group_commit"];
+const FIXED: &[&str] = &["enable_unique_key_partial_update", "group_commit"];
 
 /// The variables of one session.
 #[derive(Debug, Clone)]

@@ -4,9 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, BooleanBuilder, Date32Builder, Decimal128Builder, Decimal256Builder, ListArray, MapArray, NullArray,
-    PrimitiveBuilder, StringBuilder, StructArray, TimestampMicrosecondBuilder, TimestampMillisecondBuilder,
-    TimestampSecondBuilder, UInt32Builder,
+    ArrayRef, BinaryBuilder, BooleanBuilder, Date32Builder, Decimal128Builder, Decimal256Builder, LargeBinaryBuilder,
+    ListArray, MapArray, NullArray, PrimitiveBuilder, StringBuilder, StructArray, Time64MicrosecondBuilder,
+    TimestampMicrosecondBuilder, TimestampMillisecondBuilder, TimestampSecondBuilder, UInt32Builder,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::datatypes::{DataType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, TimeUnit};
@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::datetime::{DAY_MICROS, parse_datetime};
 use super::zone::SessionZone;
-use super::{DorisType, datetime_unit, decimal, nested};
+use super::{DorisType, Nested, canonical_json, datetime_unit, decimal, nested, parse_time};
 
 /// Why a text is not a value of a type.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,7 +55,10 @@ enum Inner {
     Second(TimestampSecondBuilder),
     Milli(TimestampMillisecondBuilder),
     Micro(TimestampMicrosecondBuilder),
+    Time(Time64MicrosecondBuilder),
     Ipv4(UInt32Builder),
+    Bitmap(BinaryBuilder),
+    Hll(LargeBinaryBuilder),
     List { child: Box<ColumnBuilder>, offsets: Vec<i32>, valid: Vec<bool> },
     Map { key: Box<ColumnBuilder>, value: Box<ColumnBuilder>, offsets: Vec<i32>, valid: Vec<bool> },
     Struct { children: Vec<ColumnBuilder>, valid: Vec<bool> },
@@ -91,11 +94,14 @@ impl ColumnBuilder {
             | DorisType::Variant
             | DorisType::Ipv6 => Inner::Text(StringBuilder::new()),
             DorisType::Date => Inner::Date(Date32Builder::new()),
-            DorisType::DateTime(p) => match datetime_unit(*p) {
-                TimeUnit::Second => Inner::Second(TimestampSecondBuilder::new()),
-                TimeUnit::Millisecond => Inner::Milli(TimestampMillisecondBuilder::new()),
-                _ => Inner::Micro(TimestampMicrosecondBuilder::new()),
+            DorisType::DateTime(p) | DorisType::TimestampTz(p) => match datetime_unit(*p) {
+                TimeUnit::Second => Inner::Second(TimestampSecondBuilder::new().with_data_type(ty.storage())),
+                TimeUnit::Millisecond => Inner::Milli(TimestampMillisecondBuilder::new().with_data_type(ty.storage())),
+                _ => Inner::Micro(TimestampMicrosecondBuilder::new().with_data_type(ty.storage())),
             },
+            DorisType::Time(_) => Inner::Time(Time64MicrosecondBuilder::new()),
+            DorisType::Bitmap => Inner::Bitmap(BinaryBuilder::new()),
+            DorisType::Hll => Inner::Hll(LargeBinaryBuilder::new()),
             DorisType::Ipv4 => Inner::Ipv4(UInt32Builder::new()),
             DorisType::Array(item) => Inner::List { child: child(item), offsets: vec![0], valid: Vec::new() },
             DorisType::Map(key, value) => {
@@ -133,6 +139,9 @@ impl ColumnBuilder {
             Inner::Milli(b) => b.append_null(),
             Inner::Micro(b) => b.append_null(),
             Inner::Ipv4(b) => b.append_null(),
+            Inner::Time(b) => b.append_null(),
+            Inner::Bitmap(b) => b.append_null(),
+            Inner::Hll(b) => b.append_null(),
             Inner::List { child, offsets, valid } => {
                 offsets.push(child.len() as i32);
                 valid.push(false);
@@ -168,6 +177,9 @@ impl ColumnBuilder {
             Inner::Milli(b) => b.len(),
             Inner::Micro(b) => b.len(),
             Inner::Ipv4(b) => b.len(),
+            Inner::Time(b) => b.len(),
+            Inner::Bitmap(b) => b.len(),
+            Inner::Hll(b) => b.len(),
             Inner::List { valid, .. } | Inner::Map { valid, .. } | Inner::Struct { valid, .. } => valid.len(),
         }
     }
@@ -199,20 +211,24 @@ impl ColumnBuilder {
                     ),
                 });
             }
-            (DorisType::Json | DorisType::Variant, _) => {
-                serde_json::from_str::<serde::de::IgnoredAny>(text).map_err(|_| wrong())?;
+            (DorisType::Bitmap | DorisType::Hll, _) => {
+                let function = if self.ty == DorisType::Hll { "hll_hash" } else { "to_bitmap" };
+                return Err(ValueError {
+                    message: format!("parse failed, a {} value comes from a function such as {function}", self.ty),
+                });
             }
             _ => {}
         }
         let normal = match &self.ty {
             DorisType::Ipv6 => Some(text.trim().parse::<std::net::Ipv6Addr>().map_err(|_| wrong())?.to_string()),
+            DorisType::Json | DorisType::Variant => Some(canonical_json(text).ok_or_else(wrong)?),
             _ => None,
         };
         if self.ty.is_nested() {
             let value = nested::parse(text).ok_or_else(wrong)?;
             return match value {
-                Value::Null => Err(wrong()),
-                value => self.append_json(&value),
+                Nested::Null => Err(wrong()),
+                value => self.append_nested(&value),
             };
         }
         macro_rules! parsed {
@@ -243,17 +259,47 @@ impl ColumnBuilder {
             },
             Inner::Text(b) => b.append_value(normal.as_deref().unwrap_or(text)),
             Inner::Date(b) => parsed!(b, parse_datetime(text, 6, &zone).map(|m| m.div_euclid(DAY_MICROS) as i32)),
-            Inner::Second(b) => parsed!(b, parse_datetime(text, 0, &zone).map(|m| m.div_euclid(1_000_000))),
+            Inner::Second(b) => {
+                let read = match &self.ty {
+                    DorisType::TimestampTz(_) => instant(text, 0, &zone),
+                    _ => parse_datetime(text, 0, &zone),
+                };
+                parsed!(b, read.map(|m| m.div_euclid(1_000_000)));
+            }
+            Inner::Time(b) => match &self.ty {
+                DorisType::Time(p) => parsed!(b, parse_time(text, *p)),
+                _ => return Err(self.invalid(text)),
+            },
             Inner::Milli(b) => match &self.ty {
                 DorisType::DateTime(p) => parsed!(b, parse_datetime(text, *p, &zone).map(|m| m.div_euclid(1000))),
+                DorisType::TimestampTz(p) => {
+                    parsed!(b, instant(text, *p, &zone).map(|m| m.div_euclid(1000)));
+                }
                 _ => return Err(self.invalid(text)),
             },
             Inner::Micro(b) => match &self.ty {
                 DorisType::DateTime(p) => parsed!(b, parse_datetime(text, *p, &zone)),
+                DorisType::TimestampTz(p) => parsed!(b, instant(text, *p, &zone)),
                 _ => return Err(self.invalid(text)),
             },
             Inner::Ipv4(b) => parsed!(b, text.trim().parse::<std::net::Ipv4Addr>().ok().map(u32::from)),
-            Inner::List { .. } | Inner::Map { .. } | Inner::Struct { .. } => return Err(self.invalid(text)),
+            Inner::Bitmap(_) | Inner::Hll(_) | Inner::List { .. } | Inner::Map { .. } | Inner::Struct { .. } => {
+                return Err(self.invalid(text));
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends the state of a BITMAP or HLL as stored.
+    ///
+    /// # Errors
+    /// The bytes are no such state, or the column is of another type; nothing was appended.
+    pub fn append_state(&mut self, bytes: &[u8]) -> Result<(), ValueError> {
+        let wrong = || ValueError { message: format!("parse failed, not a serialised {}", self.ty) };
+        match &mut self.inner {
+            Inner::Bitmap(b) if super::bitmap::Bitmap::from_bytes(bytes).is_some() => b.append_value(bytes),
+            Inner::Hll(b) if super::hll::Hll::from_bytes(bytes).is_some() => b.append_value(bytes),
+            _ => return Err(wrong()),
         }
         Ok(())
     }
@@ -263,72 +309,69 @@ impl ColumnBuilder {
     /// # Errors
     /// As [`ColumnBuilder::append_text`].
     pub fn append_json(&mut self, value: &Value) -> Result<(), ValueError> {
+        self.append_nested(&Nested::from(value))
+    }
+
+    /// As [`ColumnBuilder::append_json`], of a value that keeps the digits of its numbers.
+    ///
+    /// # Errors
+    /// As [`ColumnBuilder::append_text`].
+    pub fn append_nested(&mut self, value: &Nested) -> Result<(), ValueError> {
+        let or_null = |child: &mut ColumnBuilder, item: &Nested| {
+            if child.append_nested(item).is_err() {
+                child.append_null();
+            }
+        };
         match (&mut self.inner, value) {
-            (_, Value::Null) => {
+            (_, Nested::Null) => {
                 self.append_null();
                 Ok(())
             }
-            (Inner::List { .. } | Inner::Map { .. } | Inner::Struct { .. }, Value::String(text)) => {
+            (Inner::List { .. } | Inner::Map { .. } | Inner::Struct { .. }, Nested::Text(text)) => {
                 self.append_text(text)
             }
-            (Inner::List { child, offsets, valid }, Value::Array(items)) => {
-                for item in items {
-                    if child.append_json(item).is_err() {
-                        child.append_null();
-                    }
-                }
+            (Inner::List { child, offsets, valid }, Nested::List(items)) => {
+                items.iter().for_each(|item| or_null(child, item));
                 offsets.push(child.len() as i32);
                 valid.push(true);
                 Ok(())
             }
-            (Inner::Map { key, value: values, offsets, valid }, Value::Object(entries)) => {
+            (Inner::Map { key, value: values, offsets, valid }, Nested::Entries(entries)) => {
                 for (name, item) in entries {
-                    if key.append_text(name).is_err() {
-                        continue;
-                    }
-                    if values.append_json(item).is_err() {
-                        values.append_null();
+                    if key.append_nested(name).is_ok() {
+                        or_null(values, item);
                     }
                 }
                 offsets.push(key.len() as i32);
                 valid.push(true);
                 Ok(())
             }
-            (Inner::Struct { children, valid }, Value::Object(entries)) => {
-                let DorisType::Struct(fields) = &self.ty else { return Err(self.invalid(&value.to_string())) };
+            (Inner::Struct { children, valid }, Nested::Entries(entries)) => {
+                let DorisType::Struct(fields) = &self.ty else { return Err(self.invalid(&value.json())) };
                 for ((name, _), child) in fields.iter().zip(children) {
-                    let item = entries.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, item)| item);
-                    if child.append_json(item.unwrap_or(&Value::Null)).is_err() {
-                        child.append_null();
-                    }
+                    let item = entries.iter().find(|(key, _)| key.text().eq_ignore_ascii_case(name));
+                    or_null(child, item.map_or(&Nested::Null, |(_, item)| item));
                 }
                 valid.push(true);
                 Ok(())
             }
-            (Inner::Struct { children, valid }, Value::Array(items)) if items.len() == children.len() => {
-                for (item, child) in items.iter().zip(children) {
-                    if child.append_json(item).is_err() {
-                        child.append_null();
-                    }
-                }
+            (Inner::Struct { children, valid }, Nested::List(items)) if items.len() == children.len() => {
+                items.iter().zip(children).for_each(|(item, child)| or_null(child, item));
                 valid.push(true);
                 Ok(())
             }
-            (Inner::List { .. } | Inner::Map { .. } | Inner::Struct { .. }, other) => {
-                Err(self.invalid(&other.to_string()))
-            }
+            (Inner::List { .. } | Inner::Map { .. } | Inner::Struct { .. }, other) => Err(self.invalid(&other.json())),
             (Inner::Text(b), other) if matches!(self.ty, DorisType::Json | DorisType::Variant) => {
-                b.append_value(other.to_string());
+                b.append_value(other.json());
                 Ok(())
             }
-            (_, Value::String(text)) => self.append_text(text),
-            (_, Value::Bool(flag)) => match &self.ty {
+            (_, Nested::Bool(flag)) => match &self.ty {
                 DorisType::Boolean | DorisType::Char(_) | DorisType::Varchar(_) | DorisType::String => {
                     self.append_text(if *flag { "true" } else { "false" })
                 }
                 _ => self.append_text(if *flag { "1" } else { "0" }),
             },
-            (_, other) => self.append_text(&other.to_string()),
+            (_, other) => self.append_text(&other.text()),
         }
     }
 
@@ -383,9 +426,18 @@ impl ColumnBuilder {
             Inner::Milli(b) => Arc::new(b.finish()),
             Inner::Micro(b) => Arc::new(b.finish()),
             Inner::Ipv4(b) => Arc::new(b.finish()),
+            Inner::Time(b) => Arc::new(b.finish()),
+            Inner::Bitmap(b) => Arc::new(b.finish()),
+            Inner::Hll(b) => Arc::new(b.finish()),
             Inner::List { .. } | Inner::Map { .. } | Inner::Struct { .. } => Arc::new(NullArray::new(0)),
         }
     }
+}
+
+/// The instant of a text: its zone suffix counts, without one the text is read in `zone`.
+fn instant(text: &str, precision: u8, zone: &SessionZone) -> Option<i64> {
+    let micros = parse_datetime(text, precision, zone)?;
+    Some(zone.instant_of_wall(micros.div_euclid(1_000_000)) * 1_000_000 + micros.rem_euclid(1_000_000))
 }
 
 /// `true`, `false` in any case, and numbers: zero is false.

@@ -2,15 +2,19 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, ListArray, MapArray, StructArray, UInt32Array};
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, Decimal256Array, ListArray, MapArray, StructArray,
+    TimestampMicrosecondArray, TimestampMillisecondArray, TimestampSecondArray, UInt32Array,
+};
 use arrow::compute::{CastOptions, cast_with_options};
-use arrow::datatypes::{DataType, Int32Type};
+use arrow::datatypes::{DataType, Int32Type, Time64MicrosecondType, TimeUnit, TimestampMicrosecondType, i256};
 use arrow::error::ArrowError;
 
-use super::DorisType;
 use super::builder::ColumnBuilder;
+use super::datetime::DAY_MICROS;
 use super::text::{TextStyle, text_value};
 use super::zone::SessionZone;
+use super::{DorisType, datetime_unit};
 
 /// Casts by Arrow's rules; values that do not fit become NULL.
 ///
@@ -66,6 +70,27 @@ pub fn conform_in(array: &ArrayRef, ty: &DorisType, zone: &SessionZone) -> Resul
                 }
             }
             Ok(builder.finish())
+        }
+        (DataType::Time64(_), DorisType::Time(p)) => {
+            let unit = 10_i64.pow(u32::from(6 - *p));
+            let values = array.as_primitive::<Time64MicrosecondType>();
+            Ok(Arc::new(values.unary::<_, Time64MicrosecondType>(|v| v / unit * unit)))
+        }
+        (DataType::Timestamp(_, None) | DataType::Date32, DorisType::Time(p)) => {
+            let micros = conform_in(array, &DorisType::DateTime(6), zone)?;
+            let micros = micros.as_primitive::<TimestampMicrosecondType>();
+            let unit = 10_i64.pow(u32::from(6 - *p));
+            Ok(Arc::new(micros.unary::<_, Time64MicrosecondType>(|v| v.rem_euclid(DAY_MICROS) / unit * unit)))
+        }
+        (DataType::Timestamp(_, Some(_)), DorisType::TimestampTz(p)) => {
+            let micros = cast_array(array, &DataType::Timestamp(TimeUnit::Microsecond, None))?;
+            instants(&micros, *p, |v| v)
+        }
+        (DataType::Timestamp(_, None) | DataType::Date32, DorisType::TimestampTz(p)) => {
+            let micros = conform_in(array, &DorisType::DateTime(6), zone)?;
+            instants(&micros, *p, |v| {
+                zone.instant_of_wall(v.div_euclid(1_000_000)) * 1_000_000 + v.rem_euclid(1_000_000)
+            })
         }
         (DataType::Int32, DorisType::Ipv4) => {
             let bits = array.as_primitive::<Int32Type>();
@@ -134,7 +159,11 @@ pub fn conform_in(array: &ArrayRef, ty: &DorisType, zone: &SessionZone) -> Resul
                 (0..array.len()).map(|row| text_value(array, row, &from, TextStyle::Cast)).collect();
             conform_in(&(Arc::new(texts) as ArrayRef), ty, zone)
         }
-        (DataType::Date32 | DataType::Timestamp(..), ty) if is_number(ty) => Err(no_cast(source, ty)),
+        (DataType::Date32 | DataType::Timestamp(..) | DataType::Time64(_), ty) if is_number(ty) => {
+            Err(no_cast(source, ty))
+        }
+        (_, DorisType::LargeInt) => whole_numbers(array),
+        (_, DorisType::Time(_) | DorisType::Bitmap | DorisType::Hll) => Err(no_cast(source, ty)),
         _ => cast_array(array, &target),
     }
 }
@@ -169,13 +198,13 @@ fn cast_to_list(array: &ArrayRef) -> Result<ListArray, ArrowError> {
 
 /// Integer rescale of naive timestamps; a finer fraction is cut toward the past, as stored values are.
 fn rescale_timestamp(array: &ArrayRef, target: &DataType) -> Result<ArrayRef, ArrowError> {
-    let micros = cast_array(array, &DataType::Timestamp(arrow::datatypes::TimeUnit::Microsecond, None))?;
-    let micros = micros.as_primitive::<arrow::datatypes::TimestampMicrosecondType>();
+    let micros = cast_array(array, &DataType::Timestamp(TimeUnit::Microsecond, None))?;
+    let micros = micros.as_primitive::<TimestampMicrosecondType>();
     let scaled: ArrayRef = match target {
-        DataType::Timestamp(arrow::datatypes::TimeUnit::Second, None) => {
+        DataType::Timestamp(TimeUnit::Second, None) => {
             Arc::new(micros.unary::<_, arrow::datatypes::TimestampSecondType>(|v| v.div_euclid(1_000_000)))
         }
-        DataType::Timestamp(arrow::datatypes::TimeUnit::Millisecond, None) => {
+        DataType::Timestamp(TimeUnit::Millisecond, None) => {
             Arc::new(micros.unary::<_, arrow::datatypes::TimestampMillisecondType>(|v| v.div_euclid(1000)))
         }
         _ => Arc::new(micros.clone()),
@@ -190,17 +219,61 @@ fn truncate_fraction(array: &ArrayRef, precision: u8) -> ArrayRef {
         let values = array.as_primitive::<arrow::datatypes::TimestampMillisecondType>();
         Arc::new(values.unary::<_, arrow::datatypes::TimestampMillisecondType>(|v| v.div_euclid(unit) * unit))
     } else {
-        let values = array.as_primitive::<arrow::datatypes::TimestampMicrosecondType>();
-        Arc::new(values.unary::<_, arrow::datatypes::TimestampMicrosecondType>(|v| v.div_euclid(unit) * unit))
+        let values = array.as_primitive::<TimestampMicrosecondType>();
+        Arc::new(values.unary::<_, TimestampMicrosecondType>(|v| v.div_euclid(unit) * unit))
     }
+}
+
+/// Microseconds of instants as a TIMESTAMPTZ; a finer fraction is cut.
+fn instants(micros: &ArrayRef, precision: u8, instant: impl Fn(i64) -> i64) -> Result<ArrayRef, ArrowError> {
+    let unit = 10_i64.pow(u32::from(6 - precision));
+    let values = micros.as_primitive::<TimestampMicrosecondType>();
+    let cut = |v: i64| instant(v).div_euclid(unit) * unit;
+    let tag = super::INSTANT_ZONE;
+    Ok(match datetime_unit(precision) {
+        TimeUnit::Second => {
+            let scaled: TimestampSecondArray = values.unary(|v| cut(v).div_euclid(1_000_000));
+            Arc::new(scaled.with_timezone(tag))
+        }
+        TimeUnit::Millisecond => {
+            let scaled: TimestampMillisecondArray = values.unary(|v| cut(v).div_euclid(1000));
+            Arc::new(scaled.with_timezone(tag))
+        }
+        _ => {
+            let scaled: TimestampMicrosecondArray = values.unary(cut);
+            Arc::new(scaled.with_timezone(tag))
+        }
+    })
+}
+
+/// Numbers as LARGEINT: a fraction is cut, what needs more than 128 bits is NULL.
+fn whole_numbers(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+    let whole = |text: String| -> Option<i256> { text.split('.').next()?.parse::<i128>().ok().map(i256::from_i128) };
+    let out: Decimal256Array = match array.data_type() {
+        DataType::Float32 | DataType::Float64 => {
+            let values = cast_array(array, &DataType::Float64)?;
+            // Every finite double below 2^127 prints all its digits.
+            let values = values.as_primitive::<arrow::datatypes::Float64Type>();
+            values
+                .iter()
+                .map(|v| v.filter(|v| v.is_finite()).and_then(|v| whole(format!("{:.0}", v.trunc()))))
+                .collect()
+        }
+        DataType::Decimal128(..) | DataType::Decimal256(..) => {
+            let from = DorisType::of_arrow(array.data_type()).unwrap_or(DorisType::Null);
+            let text = |row| text_value(array, row, &from, TextStyle::Cast);
+            (0..array.len()).map(|row| text(row).and_then(whole)).collect()
+        }
+        _ => return cast_array(array, &DorisType::LargeInt.storage()),
+    };
+    Ok(Arc::new(out.with_precision_and_scale(39, 0)?))
 }
 
 /// Instants as the wall clock of a zone.
 fn wall_clock(array: &ArrayRef, zone: &SessionZone) -> Result<ArrayRef, ArrowError> {
-    let micros = cast_array(array, &DataType::Timestamp(arrow::datatypes::TimeUnit::Microsecond, Some("UTC".into())))?;
-    let micros = micros.as_primitive::<arrow::datatypes::TimestampMicrosecondType>();
-    let shifted = micros.unary::<_, arrow::datatypes::TimestampMicrosecondType>(|v| {
-        v + zone.offset_at(v.div_euclid(1_000_000)) * 1_000_000
-    });
+    let micros = cast_array(array, &DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())))?;
+    let micros = micros.as_primitive::<TimestampMicrosecondType>();
+    let shifted =
+        micros.unary::<_, TimestampMicrosecondType>(|v| v + zone.offset_at(v.div_euclid(1_000_000)) * 1_000_000);
     Ok(Arc::new(shifted))
 }

@@ -124,12 +124,7 @@ impl Cursor<'_> {
                 simple(DorisType::String)
             }
             "DATE" | "DATEV2" => simple(DorisType::Date),
-            "DATETIME" | "DATETIMEV2" | "TIMESTAMP" => match self.numbers()?.as_slice() {
-                [] => Ok(DorisType::DateTime(0)),
-                [p] if *p <= 6 => Ok(DorisType::DateTime(*p as u8)),
-                [p] => Err(format!("Scale of Datetime/Time must between 0 and 6. Scale was set to: {p}")),
-                _ => Err("datetime takes one scale".to_owned()),
-            },
+            "DATETIME" | "DATETIMEV2" | "TIMESTAMP" => self.fraction_digits().map(DorisType::DateTime),
             "JSON" | "JSONB" => simple(DorisType::Json),
             "VARIANT" => simple(DorisType::Variant),
             "IPV4" => simple(DorisType::Ipv4),
@@ -170,8 +165,13 @@ impl Cursor<'_> {
                 self.expect('>')?;
                 Ok(DorisType::Struct(fields))
             }
-            "BITMAP" | "HLL" | "QUANTILE_STATE" | "AGG_STATE" | "TIME" | "TIMEV2" | "TIMESTAMPTZ" | "VARBINARY"
-            | "UUID" | "TIMESTAMP_NS" => Err(format!("the sandbox does not implement type {upper}")),
+            "BITMAP" => simple(DorisType::Bitmap),
+            "HLL" => simple(DorisType::Hll),
+            "TIME" | "TIMEV2" => self.fraction_digits().map(DorisType::Time),
+            "TIMESTAMPTZ" => self.fraction_digits().map(DorisType::TimestampTz),
+            "QUANTILE_STATE" | "AGG_STATE" | "VARBINARY" | "UUID" | "TIMESTAMP_NS" => {
+                Err(format!("the sandbox does not implement type {upper}"))
+            }
             "" => Err(format!("expected a type at `{}`", self.text[self.at..].chars().take(20).collect::<String>())),
             _ => Err(format!("unknown type `{name}`")),
         }
@@ -181,6 +181,16 @@ impl Cursor<'_> {
     fn display_width(&mut self, ty: DorisType) -> Result<DorisType, String> {
         self.numbers()?;
         Ok(ty)
+    }
+
+    /// Digits of a fraction of a second, 0 to 6.
+    fn fraction_digits(&mut self) -> Result<u8, String> {
+        match self.numbers()?.as_slice() {
+            [] => Ok(0),
+            [p] if *p <= 6 => Ok(*p as u8),
+            [p] => Err(format!("Scale of Datetime/Time must between 0 and 6. Scale was set to: {p}")),
+            _ => Err("datetime takes one scale".to_owned()),
+        }
     }
 
     fn optional_null(&mut self) {

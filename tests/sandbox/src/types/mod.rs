@@ -3,13 +3,17 @@
 //! Storage keeps one Arrow type per Doris type ([`DorisType::storage`]); what travels over Flight depends on the
 //! profile and is made by [`wire`].
 
+pub mod bitmap;
 mod builder;
 mod cast;
 mod datetime;
 mod ddl;
 mod decimal;
+pub mod hll;
+mod json;
 mod nested;
 mod text;
+mod time;
 pub mod wire;
 mod zone;
 
@@ -18,11 +22,16 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, TimeUnit};
 
+use crate::engine::Profile;
+
 pub use builder::{ColumnBuilder, ValueError};
 pub use cast::{cast_array, conform, conform_in};
 pub use datetime::{civil_from_days, days_from_civil, format_date, format_datetime, parse_datetime};
 pub use ddl::{parse_type, parse_type_prefix};
+pub use json::canonical as canonical_json;
+pub use nested::{Nested, parse as parse_nested};
 pub use text::{TextStyle, text_value};
+pub use time::{format_time, parse_time};
 pub use zone::SessionZone;
 
 /// Metadata key on a storage field whose Arrow type does not tell the Doris type.
@@ -66,6 +75,10 @@ pub enum DorisType {
     Date,
     /// `DATETIME(precision)`, precision 0 to 6
     DateTime(u8),
+    /// `TIME(precision)`: the type of expressions only, no table has such a column.
+    Time(u8),
+    /// `TIMESTAMPTZ(precision)`: an instant.
+    TimestampTz(u8),
     /// `JSON`
     Json,
     /// `VARIANT`
@@ -74,6 +87,10 @@ pub enum DorisType {
     Ipv4,
     /// `IPV6`
     Ipv6,
+    /// `BITMAP`, a set of unsigned 64-bit numbers
+    Bitmap,
+    /// `HLL`, a sketch that counts distinct values
+    Hll,
     /// `ARRAY<T>`
     Array(Box<DorisType>),
     /// `MAP<K,V>`
@@ -81,6 +98,9 @@ pub enum DorisType {
     /// `STRUCT<name:T,...>`
     Struct(Vec<(String, DorisType)>),
 }
+
+/// Zone of a stored TIMESTAMPTZ; spelled so that it is told from the zones with which DATETIME travels.
+pub(crate) const INSTANT_ZONE: &str = "+00:00";
 
 /// Widest VARCHAR in bytes.
 pub const VARCHAR_MAX: u32 = 65533;
@@ -103,7 +123,11 @@ impl DorisType {
             Self::Char(_) | Self::Varchar(_) | Self::String | Self::Json | Self::Variant | Self::Ipv6 => DataType::Utf8,
             Self::Date => DataType::Date32,
             Self::DateTime(precision) => DataType::Timestamp(datetime_unit(*precision), None),
+            Self::Time(_) => DataType::Time64(TimeUnit::Microsecond),
+            Self::TimestampTz(precision) => DataType::Timestamp(datetime_unit(*precision), Some(INSTANT_ZONE.into())),
             Self::Ipv4 => DataType::UInt32,
+            Self::Bitmap => DataType::Binary,
+            Self::Hll => DataType::LargeBinary,
             Self::Array(item) => DataType::List(item.storage_field("item", true)),
             Self::Map(key, value) => DataType::Map(
                 Arc::new(Field::new(
@@ -135,7 +159,8 @@ impl DorisType {
     fn needs_tag(&self) -> bool {
         match self {
             Self::LargeInt | Self::Json | Self::Variant | Self::Ipv4 | Self::Ipv6 => true,
-            Self::DateTime(p) => !matches!(p, 0 | 3 | 6),
+            Self::DateTime(p) | Self::TimestampTz(p) => !matches!(p, 0 | 3 | 6),
+            Self::Time(p) => *p != 6,
             Self::Decimal { precision: 39, scale: 0 } => true,
             Self::Array(item) => item.needs_tag(),
             Self::Map(key, value) => key.needs_tag() || value.needs_tag(),
@@ -177,11 +202,20 @@ impl DorisType {
             }
             DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Self::String,
             DataType::Date32 => Self::Date,
-            DataType::Timestamp(unit, _) => Self::DateTime(match unit {
-                TimeUnit::Second => 0,
-                TimeUnit::Millisecond => 3,
-                TimeUnit::Microsecond | TimeUnit::Nanosecond => 6,
-            }),
+            DataType::Timestamp(unit, zone) => {
+                let precision = match unit {
+                    TimeUnit::Second => 0,
+                    TimeUnit::Millisecond => 3,
+                    TimeUnit::Microsecond | TimeUnit::Nanosecond => 6,
+                };
+                match zone.as_deref() {
+                    Some(INSTANT_ZONE) => Self::TimestampTz(precision),
+                    _ => Self::DateTime(precision),
+                }
+            }
+            DataType::Time64(TimeUnit::Microsecond) => Self::Time(6),
+            DataType::Binary => Self::Bitmap,
+            DataType::LargeBinary => Self::Hll,
             DataType::List(item) | DataType::LargeList(item) => Self::Array(Box::new(Self::of_field(item)?)),
             DataType::Map(entries, _) => match entries.data_type() {
                 DataType::Struct(fields) if fields.len() == 2 => {
@@ -206,11 +240,43 @@ impl DorisType {
                 | Self::String
                 | Self::Json
                 | Self::Variant
+                | Self::Time(_)
+                | Self::Bitmap
+                | Self::Hll
                 | Self::Array(_)
                 | Self::Map(..)
                 | Self::Struct(_)
                 | Self::Null
         )
+    }
+
+    /// Whether a table may have a column of this type: on this build, and with decimals of more than 38 digits or not.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn check_column(&self, profile: Profile, decimal256: bool) -> Result<(), String> {
+        let inside = |item: &DorisType, outer: &str| match item {
+            DorisType::Bitmap | DorisType::Hll => {
+                Err(format!("{outer} unsupported sub-type: {}", item.to_string().to_uppercase()))
+            }
+            item => item.check_column(profile, decimal256),
+        };
+        match self {
+            Self::Null => Err("column type NULL is not supported".to_owned()),
+            Self::Time(_) => Err("Time type is not supported for olap table".to_owned()),
+            Self::TimestampTz(_) if profile < Profile::V5_0Changelog => Err("unknown type `TIMESTAMPTZ`".to_owned()),
+            Self::Decimal { precision, .. } if *precision > 38 && !decimal256 => Err(format!(
+                "Datatype DecimalV3 with precision {precision}, which is greater than 38 is disabled by default, \
+                 set enable_decimal256 = true to enable it."
+            )),
+            Self::Array(item) => inside(item, "ARRAY"),
+            Self::Map(key, value) => {
+                inside(key, "MAP")?;
+                inside(value, "MAP")
+            }
+            Self::Struct(fields) => fields.iter().try_for_each(|(_, ty)| inside(ty, "STRUCT")),
+            _ => Ok(()),
+        }
     }
 
     /// ARRAY, MAP or STRUCT.
@@ -241,6 +307,10 @@ impl DorisType {
             Self::String => "STRING",
             Self::Date => "DATEV2",
             Self::DateTime(_) => "DATETIMEV2",
+            Self::Time(_) => "TIMEV2",
+            Self::TimestampTz(_) => "TIMESTAMPTZ",
+            Self::Bitmap => "BITMAP",
+            Self::Hll => "HLL",
             Self::Json => "JSONB",
             Self::Variant => "VARIANT",
             Self::Ipv4 => "IPV4",
@@ -267,6 +337,10 @@ impl DorisType {
             Self::Varchar(_) | Self::String => "varchar",
             Self::Date => "date",
             Self::DateTime(_) => "datetime",
+            Self::Time(_) => "unknown",
+            Self::TimestampTz(_) => "timestamp",
+            Self::Bitmap => "bitmap",
+            Self::Hll => "hll",
             Self::Json => "json",
             Self::Variant => "variant",
             Self::Ipv4 => "ipv4",
@@ -296,6 +370,11 @@ impl DorisType {
             Self::Date => "date".to_owned(),
             Self::DateTime(0) => "datetime".to_owned(),
             Self::DateTime(p) => format!("datetime({p})"),
+            Self::Time(_) => "unknown".to_owned(),
+            Self::TimestampTz(0) => "timestamp".to_owned(),
+            Self::TimestampTz(p) => format!("timestamp({p})"),
+            Self::Bitmap => "bitmap".to_owned(),
+            Self::Hll => "hll".to_owned(),
             Self::Json => "json".to_owned(),
             Self::Variant => "variant".to_owned(),
             Self::Ipv4 => "ipv4".to_owned(),
@@ -307,6 +386,41 @@ impl DorisType {
                 format!("struct<{}>", inner.join(","))
             }
         }
+    }
+
+    /// Name of the type inside the executor, of which Flight makes the names of unnamed expressions.
+    pub fn executor_name(&self, nullable: bool) -> String {
+        let name = match self {
+            Self::Null => "Nothing".to_owned(),
+            Self::Boolean => "UInt8".to_owned(),
+            Self::TinyInt => "Int8".to_owned(),
+            Self::SmallInt => "Int16".to_owned(),
+            Self::Int => "Int32".to_owned(),
+            Self::BigInt => "Int64".to_owned(),
+            Self::LargeInt => "Int128".to_owned(),
+            Self::Float => "Float32".to_owned(),
+            Self::Double => "Float64".to_owned(),
+            Self::Decimal { precision, scale } => format!("Decimal({precision}, {scale})"),
+            Self::Char(_) | Self::Varchar(_) | Self::String => "String".to_owned(),
+            Self::Date => "DateV2".to_owned(),
+            Self::DateTime(p) => format!("DateTimeV2({p})"),
+            Self::Time(p) => format!("TimeV2({p})"),
+            Self::TimestampTz(p) => format!("TimeStampTz({p})"),
+            Self::Json => "JSONB".to_owned(),
+            Self::Variant => "Variant".to_owned(),
+            Self::Ipv4 => "IPv4".to_owned(),
+            Self::Ipv6 => "IPv6".to_owned(),
+            Self::Bitmap => "BitMap".to_owned(),
+            Self::Hll => "HLL".to_owned(),
+            Self::Array(item) => format!("Array({})", item.executor_name(true)),
+            Self::Map(key, value) => format!("Map({}, {})", key.executor_name(true), value.executor_name(true)),
+            Self::Struct(fields) => {
+                let inner: Vec<String> =
+                    fields.iter().map(|(name, ty)| format!("{name}:{}", ty.executor_name(true))).collect();
+                format!("Struct({})", inner.join(", "))
+            }
+        };
+        if nullable { format!("Nullable({name})") } else { name }
     }
 
     /// Type text of DESC: lower-case DDL, STRING as `text`.
@@ -344,6 +458,12 @@ impl fmt::Display for DorisType {
             Self::Date => f.write_str("date"),
             Self::DateTime(0) => f.write_str("datetime"),
             Self::DateTime(p) => write!(f, "datetime({p})"),
+            Self::Time(0) => f.write_str("time"),
+            Self::Time(p) => write!(f, "time({p})"),
+            Self::TimestampTz(0) => f.write_str("timestamptz"),
+            Self::TimestampTz(p) => write!(f, "timestamptz({p})"),
+            Self::Bitmap => f.write_str("bitmap"),
+            Self::Hll => f.write_str("hll"),
             Self::Json => f.write_str("json"),
             Self::Variant => f.write_str("variant"),
             Self::Ipv4 => f.write_str("ipv4"),

@@ -5,13 +5,13 @@ use std::fmt::Write;
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{
     DataType, Date32Type, Decimal128Type, Decimal256Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
-    Int64Type, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
-    TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+    Int64Type, Time64MicrosecondType, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType,
+    TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 
 use super::datetime::{format_date, format_datetime};
 use super::zone::SessionZone;
-use super::{DorisType, decimal};
+use super::{DorisType, decimal, format_time};
 
 /// Where a text goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +24,8 @@ pub enum TextStyle {
 
 /// Text of one value, `None` for NULL. Reads storage arrays and wire arrays alike.
 pub fn text_value(array: &dyn Array, row: usize, ty: &DorisType, style: TextStyle) -> Option<String> {
-    if array.is_null(row) || matches!(array.data_type(), DataType::Null) {
+    // A BITMAP and an HLL have no text.
+    if array.is_null(row) || matches!(array.data_type(), DataType::Null | DataType::Binary | DataType::LargeBinary) {
         return None;
     }
     let mut out = String::new();
@@ -74,6 +75,11 @@ fn write_value(out: &mut String, array: &dyn Array, row: usize, ty: &DorisType, 
             let value = array.as_primitive::<Float32Type>().value(row);
             out.push_str(&float_text(f64::from(value), &value.to_string(), &format!("{value:e}"), 7));
         }
+        DataType::Float64 if matches!(ty, DorisType::Time(_)) => {
+            // A TIME in its wire form, in microseconds.
+            let DorisType::Time(precision) = ty else { return };
+            quote(out, &format_time(array.as_primitive::<Float64Type>().value(row) as i64, *precision));
+        }
         DataType::Float64 => {
             let value = array.as_primitive::<Float64Type>().value(row);
             out.push_str(&float_text(value, &value.to_string(), &format!("{value:e}"), 16));
@@ -90,6 +96,11 @@ fn write_value(out: &mut String, array: &dyn Array, row: usize, ty: &DorisType, 
         DataType::LargeUtf8 => string_text(out, array.as_string::<i64>().value(row), ty, inside),
         DataType::Utf8View => string_text(out, array.as_string_view().value(row), ty, inside),
         DataType::Date32 => quote(out, &format_date(i64::from(array.as_primitive::<Date32Type>().value(row)))),
+        DataType::Time64(_) => {
+            let precision = if let DorisType::Time(p) = ty { *p } else { 6 };
+            quote(out, &format_time(array.as_primitive::<Time64MicrosecondType>().value(row), precision));
+        }
+        DataType::Binary | DataType::LargeBinary => out.push_str("null"),
         DataType::Timestamp(unit, zone) => {
             let mut micros = match unit {
                 TimeUnit::Second => array.as_primitive::<TimestampSecondType>().value(row) * 1_000_000,
@@ -97,14 +108,20 @@ fn write_value(out: &mut String, array: &dyn Array, row: usize, ty: &DorisType, 
                 TimeUnit::Microsecond => array.as_primitive::<TimestampMicrosecondType>().value(row),
                 TimeUnit::Nanosecond => array.as_primitive::<TimestampNanosecondType>().value(row).div_euclid(1000),
             };
+            let mut offset = 0;
             if let Some(zone) = zone.as_ref().and_then(|z| z.parse::<SessionZone>().ok()) {
-                micros += zone.offset_at(micros.div_euclid(1_000_000)) * 1_000_000;
+                offset = zone.offset_at(micros.div_euclid(1_000_000));
+                micros += offset * 1_000_000;
             }
-            let precision = match ty {
-                DorisType::DateTime(p) => *p,
-                _ => 6,
-            };
-            quote(out, &format_datetime(micros, precision));
+            match ty {
+                DorisType::TimestampTz(p) => {
+                    let sign = if offset < 0 { '-' } else { '+' };
+                    let (hours, minutes) = (offset.abs() / 3600, offset.abs() / 60 % 60);
+                    quote(out, &format!("{} {sign}{hours:02}:{minutes:02}", format_datetime(micros, *p)));
+                }
+                DorisType::DateTime(p) => quote(out, &format_datetime(micros, *p)),
+                _ => quote(out, &format_datetime(micros, 6)),
+            }
         }
         DataType::List(_) => {
             let item_type = match ty {

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, ListArray, MapArray, PrimitiveArray, StringBuilder, StructArray, new_null_array,
+    Array, ArrayRef, AsArray, ListArray, MapArray, PrimitiveArray, StringArray, StringBuilder, StructArray,
+    new_null_array,
 };
 use arrow::datatypes::{
-    DataType, Decimal256Type, Field, FieldRef, Fields, Int32Type, TimeUnit, TimestampMicrosecondType,
-    TimestampMillisecondType, TimestampSecondType, UInt32Type,
+    DataType, Decimal256Type, Field, FieldRef, Fields, Float64Type, Int32Type, Time64MicrosecondType, TimeUnit,
+    TimestampMicrosecondType, TimestampMillisecondType, TimestampSecondType, UInt32Type,
 };
 
 use super::zone::SessionZone;
@@ -37,7 +38,11 @@ pub fn wire_type(ty: &DorisType, profile: Profile, zone: &SessionZone) -> DataTy
     let child = |name: &str, ty: &DorisType, nullable: bool| wire_field(name, ty, nullable, profile, zone);
     match ty {
         DorisType::LargeInt => DataType::Utf8,
+        DorisType::Ipv4 if profile == Profile::V2_1 => DataType::UInt32,
         DorisType::Ipv4 => DataType::Int32,
+        DorisType::Time(_) => DataType::Float64,
+        DorisType::TimestampTz(p) => DataType::Timestamp(datetime_unit(*p), Some(instant_zone(zone).into())),
+        DorisType::Hll => DataType::Binary,
         DorisType::DateTime(p) if !profile.naive_datetime() => {
             DataType::Timestamp(datetime_unit(*p), Some(zone.to_string().into()))
         }
@@ -55,9 +60,23 @@ pub fn wire_type(ty: &DorisType, profile: Profile, zone: &SessionZone) -> DataTy
     }
 }
 
+/// The zone with which an instant travels: the session's, where UTC is spelled in one letter.
+fn instant_zone(zone: &SessionZone) -> String {
+    if *zone == SessionZone::UTC { "Z".to_owned() } else { zone.to_string() }
+}
+
+/// The number as which the oldest build prints an IPV6.
+fn ipv6_number(text: &str) -> Option<String> {
+    text.parse::<std::net::Ipv6Addr>().ok().map(|address| u128::from(address).to_string())
+}
+
 /// A storage array in its wire form.
 pub fn to_wire(array: &ArrayRef, ty: &DorisType, profile: Profile, zone: &SessionZone) -> ArrayRef {
     let target = wire_type(ty, profile, zone);
+    if *ty == DorisType::Ipv6 && profile == Profile::V2_1 && array.data_type() == &DataType::Utf8 {
+        let numbers = array.as_string::<i32>().iter().map(|text| text.and_then(ipv6_number));
+        return Arc::new(numbers.collect::<StringArray>());
+    }
     if array.data_type() == &target {
         return Arc::clone(array);
     }
@@ -73,6 +92,23 @@ pub fn to_wire(array: &ArrayRef, ty: &DorisType, profile: Profile, zone: &Sessio
         (DorisType::Ipv4, DataType::UInt32, _) => {
             let values = array.as_primitive::<UInt32Type>();
             Arc::new(values.unary::<_, Int32Type>(|bits| bits as i32))
+        }
+        (DorisType::Time(_), DataType::Time64(_), _) => {
+            // The oldest build counts seconds.
+            let unit = if profile == Profile::V2_1 { 1_000_000.0 } else { 1.0 };
+            let values = array.as_primitive::<Time64MicrosecondType>();
+            Arc::new(values.unary::<_, Float64Type>(|micros| micros as f64 / unit))
+        }
+        (DorisType::TimestampTz(_), DataType::Timestamp(unit, Some(_)), DataType::Timestamp(_, Some(tag))) => {
+            // The instant stays, only its zone is named anew.
+            let tag = Arc::clone(tag);
+            match unit {
+                TimeUnit::Second => Arc::new(array.as_primitive::<TimestampSecondType>().clone().with_timezone(tag)),
+                TimeUnit::Millisecond => {
+                    Arc::new(array.as_primitive::<TimestampMillisecondType>().clone().with_timezone(tag))
+                }
+                _ => Arc::new(array.as_primitive::<TimestampMicrosecondType>().clone().with_timezone(tag)),
+            }
         }
         (DorisType::DateTime(_), DataType::Timestamp(unit, None), DataType::Timestamp(_, Some(tag))) => {
             let tag = Arc::clone(tag);

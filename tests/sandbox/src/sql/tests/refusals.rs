@@ -207,9 +207,24 @@ async fn statements_are_refused_as_the_server_refuses_them() {
                 "does not implement AUTO_INCREMENT columns",
             ),
             (
-                "(k INT, b BITMAP) DUPLICATE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 1",
+                "(k INT, b QUANTILE_STATE) DUPLICATE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 1",
                 1105,
-                "does not implement type BITMAP",
+                "does not implement type QUANTILE_STATE",
+            ),
+            (
+                "(k INT, t TIME) DUPLICATE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 1",
+                1105,
+                "Time type is not supported for olap table",
+            ),
+            (
+                "(k INT, d DECIMAL(39,1)) DUPLICATE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 1",
+                1105,
+                "set enable_decimal256 = true to enable it",
+            ),
+            (
+                "(k INT, a ARRAY<BITMAP>) DUPLICATE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 1",
+                1105,
+                "ARRAY unsupported sub-type: BITMAP",
             ),
             ("(k INT, b BLOB) DUPLICATE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 1", 1105, "unknown type `BLOB`"),
             (

@@ -143,6 +143,7 @@ async fn dates_compare_with_text_and_with_each_other() {
 #[tokio::test]
 async fn predicates_as_clients_push_them() {
     let mut f = Fixture::with_database().await;
+    f.run("SET enable_decimal256 = true").await;
     f.run(
         "CREATE TABLE t (k INT, b BOOLEAN, li LARGEINT, d DECIMAL(10,2), w DECIMAL(40,3), db DOUBLE, s VARCHAR(20), c CHAR(4), \
          dt DATE, m DATETIME(6)) DUPLICATE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 2",

@@ -55,6 +55,7 @@ async fn tablets_part_a_table_without_overlap() {
 #[tokio::test]
 async fn every_type_is_stored_and_printed() {
     let mut f = Fixture::with_database().await;
+    f.run("SET enable_decimal256 = true").await;
     f.run(
         "CREATE TABLE t (k INT, b BOOLEAN, ti TINYINT, si SMALLINT, bi BIGINT, li LARGEINT, fl FLOAT, db DOUBLE, \
          d DECIMAL(10,2), big DECIMAL(76,3), c CHAR(3), s STRING, dt DATE, t6 DATETIME(6), j JSON, a ARRAY<INT>, \

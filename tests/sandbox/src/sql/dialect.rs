@@ -1,0 +1,101 @@
+//! Which operators the parser knows and how tightly they bind.
+
+use std::any::TypeId;
+
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr};
+use datafusion::sql::sqlparser::dialect::{Dialect, MySqlDialect};
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+use datafusion::sql::sqlparser::tokenizer::Token;
+
+/// MySQL's grammar with the operators and precedences of Doris.
+#[derive(Debug)]
+pub(super) struct DorisDialect;
+
+/// Levels the parser may recurse; the limit of the server is checked on the parsed expression.
+const PARSER_DEPTH: usize = 40_000;
+
+/// A parser over tokens.
+pub(super) fn parser(tokens: Vec<Token>) -> Parser<'static> {
+    static DIALECT: DorisDialect = DorisDialect;
+    Parser::new(&DIALECT).with_recursion_limit(PARSER_DEPTH).with_tokens(tokens)
+}
+
+/// Between OR and AND.
+const XOR: u8 = 7;
+/// Above `*`.
+const CARET: u8 = 42;
+
+impl Dialect for DorisDialect {
+    /// What the parser does for MySQL it does here too.
+    fn dialect(&self) -> TypeId {
+        TypeId::of::<MySqlDialect>()
+    }
+
+    fn is_identifier_start(&self, ch: char) -> bool {
+        MySqlDialect {}.is_identifier_start(ch)
+    }
+
+    fn is_identifier_part(&self, ch: char) -> bool {
+        MySqlDialect {}.is_identifier_part(ch)
+    }
+
+    fn is_delimited_identifier_start(&self, ch: char) -> bool {
+        ch == '`'
+    }
+
+    fn identifier_quote_style(&self, _identifier: &str) -> Option<char> {
+        Some('`')
+    }
+
+    fn supports_string_literal_backslash_escape(&self) -> bool {
+        true
+    }
+
+    fn supports_numeric_prefix(&self) -> bool {
+        true
+    }
+
+    fn supports_limit_comma(&self) -> bool {
+        true
+    }
+
+    fn supports_bang_not_operator(&self) -> bool {
+        true
+    }
+
+    fn supports_bitwise_shift_operators(&self) -> bool {
+        true
+    }
+
+    fn supports_dictionary_syntax(&self) -> bool {
+        true
+    }
+
+    fn supports_lambda_functions(&self) -> bool {
+        false
+    }
+
+    fn require_interval_qualifier(&self) -> bool {
+        true
+    }
+
+    fn get_next_precedence(&self, parser: &Parser) -> Option<Result<u8, ParserError>> {
+        match &parser.peek_token_ref().token {
+            Token::Word(word) if word.quote_style.is_none() && word.keyword == Keyword::XOR => Some(Ok(XOR)),
+            Token::Caret => Some(Ok(CARET)),
+            _ => None,
+        }
+    }
+
+    fn parse_infix(&self, parser: &mut Parser, expr: &Expr, precedence: u8) -> Option<Result<Expr, ParserError>> {
+        if !parser.parse_keyword(Keyword::DIV) {
+            return None;
+        }
+        Some(parser.parse_subexpr(precedence).map(|right| Expr::BinaryOp {
+            left: Box::new(expr.clone()),
+            op: BinaryOperator::MyIntegerDivide,
+            right: Box::new(right),
+        }))
+    }
+}
