@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use serde_json::json;
 
 use crate::engine::Profile;
+use crate::flight::FlightArgs;
 use crate::sandbox::{Sandbox, StartError};
 
 /// Arguments of a sandbox.
@@ -44,6 +45,9 @@ pub struct SandboxArgs {
     /// Doris build to imitate: 2.1, 3.1, 4.0, 5.0-binlog or 5.0-changelog.
     #[arg(long, default_value_t = Profile::default())]
     pub profile: Profile,
+    /// Limits of Arrow Flight SQL.
+    #[command(flatten)]
+    pub flight: FlightArgs,
 }
 
 /// Why the command failed.
@@ -80,7 +84,8 @@ impl SandboxArgs {
             .be_flight_port(self.be_flight_port)
             .user(&self.user)
             .password(&self.password)
-            .profile(self.profile);
+            .profile(self.profile)
+            .flight(self.flight.config());
         if let Some(host) = &self.public_host {
             builder = builder.public_host(host);
         }

@@ -13,7 +13,10 @@ use datafusion::execution::SendableRecordBatchStream;
 use parking_lot::{Mutex, RwLock};
 
 use crate::changelog::Tso;
+use crate::connections::ConnectionPool;
 use crate::error::{LoadError, SqlError};
+use crate::flight::FlightConfig;
+use crate::queries::{ActiveQueries, ActiveQuery};
 use crate::session::Session;
 use crate::storage::{Catalog, Column, KeysType, Table};
 pub use crate::txn::{LabelState, LoadOutcome, LoadSpec, MergeType, NewKeyBehavior, RefusedRow, TxnRef, UpdateMode};
@@ -140,6 +143,8 @@ pub struct EngineConfig {
     pub max_running_txn_num_per_db: usize,
     /// Time zone of new sessions, an IANA name or an offset.
     pub time_zone: String,
+    /// Limits of Arrow Flight SQL and of connections.
+    pub flight: FlightConfig,
 }
 
 impl Default for EngineConfig {
@@ -152,6 +157,7 @@ impl Default for EngineConfig {
             precommit_timeout: Duration::from_secs(3600),
             max_running_txn_num_per_db: 10_000,
             time_zone: "Asia/Shanghai".to_owned(),
+            flight: FlightConfig::default(),
         }
     }
 }
@@ -321,6 +327,10 @@ pub struct Engine {
     /// Serialises commits: a TSO is allocated and its rows become visible under it.
     pub(crate) commit_lock: Mutex<()>,
     connection_ids: AtomicU64,
+    pub(crate) connections: ConnectionPool,
+    /// Connections of Arrow Flight SQL, in builds that count them apart.
+    pub(crate) flight_connections: ConnectionPool,
+    pub(crate) queries: ActiveQueries,
     pub(crate) started_ms: i64,
 }
 
@@ -343,6 +353,9 @@ impl Engine {
             tso: Tso::new(Arc::clone(&config.clock)),
             commit_lock: Mutex::new(()),
             connection_ids: AtomicU64::new(1),
+            connections: ConnectionPool::default(),
+            flight_connections: ConnectionPool::default(),
+            queries: ActiveQueries::default(),
             started_ms,
             config,
         })
@@ -483,6 +496,11 @@ impl Engine {
     /// 1049 for the database.
     pub fn label_state(&self, db: &str, label: &str) -> Result<LabelState, SqlError> {
         crate::txn::label_state(self, db, label)
+    }
+
+    /// Queries that run or whose results wait to be read, oldest first.
+    pub fn active_queries(&self) -> Vec<ActiveQuery> {
+        self.queries.list()
     }
 
     /// Number of transactions in PREPARE or PRECOMMITTED, over all databases.

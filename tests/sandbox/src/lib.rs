@@ -6,6 +6,7 @@
 
 mod changelog;
 pub mod cli;
+mod connections;
 mod deep_stack;
 pub mod engine;
 pub mod error;
@@ -15,6 +16,7 @@ mod http;
 mod load;
 mod mysql;
 mod native_password;
+mod queries;
 mod random;
 mod sandbox;
 pub mod session;
@@ -28,7 +30,9 @@ pub mod types;
 
 pub use engine::{Engine, EngineConfig, Profile};
 pub use error::{LoadError, SqlError};
-pub use faults::{Action, AppliedFault, Fault, Faults, NodeId, Requests, SeenRequest, Site};
+pub use faults::{Action, AppliedFault, Fault, Faults, FlightSchemaFault, NodeId, Requests, SeenRequest, Site};
+pub use flight::{FlightArgs, FlightConfig};
+pub use queries::ActiveQuery;
 pub use sandbox::{Outcome, Sandbox, SandboxBuilder, StartError};
 pub use session::Session;
 pub use shared::Addresses;

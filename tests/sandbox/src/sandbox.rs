@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::engine::{Clock, Engine, EngineConfig, Node, Profile, Protocol, StatementResult, Topology};
 use crate::error::SqlError;
 use crate::faults::{Faults, NodeId, Requests};
+use crate::flight::FlightConfig;
 use crate::shared::{Addresses, Shared};
 use crate::{flight, http, mysql};
 
@@ -113,6 +114,13 @@ impl SandboxBuilder {
     #[must_use]
     pub fn time_zone(mut self, zone: impl Into<String>) -> Self {
         self.config.time_zone = zone.into();
+        self
+    }
+
+    /// Limits and switches of Arrow Flight SQL.
+    #[must_use]
+    pub fn flight(mut self, flight: FlightConfig) -> Self {
+        self.config.flight = flight;
         self
     }
 
@@ -367,6 +375,16 @@ impl Sandbox {
         self.shared.flight_sessions.users().len()
     }
 
+    /// Ids of the Flight connections that are open; in older builds a token has one from its first command on.
+    pub fn flight_connections(&self) -> Vec<u64> {
+        self.shared.flight_sessions.connections()
+    }
+
+    /// Ends a Flight connection as KILL CONNECTION does; false when there is none of this id.
+    pub fn kill_flight_connection(&self, id: u64) -> bool {
+        self.shared.flight_sessions.kill(&self.shared.engine, id)
+    }
+
     /// Number of Flight results that nobody has fetched.
     pub fn unfetched_results(&self) -> usize {
         self.shared.flight_results.len()
@@ -377,15 +395,18 @@ impl Sandbox {
         self.shared.engine.running_transactions()
     }
 
-    /// Waits until `condition` holds; it is asked again whenever a transaction or a Flight token begins or ends.
+    /// Waits until `condition` holds; it is asked again whenever a transaction, a Flight token or a
+    /// Flight result begins or ends.
     pub async fn until(&self, condition: impl Fn(&Self) -> bool) {
         let mut transactions = self.shared.engine.transaction_changes();
         let mut tokens = self.shared.flight_sessions.changes();
+        let mut results = self.shared.flight_results.changes();
         while !condition(self) {
             // Both senders live as long as the sandbox.
             tokio::select! {
                 _ = transactions.changed() => {}
                 _ = tokens.changed() => {}
+                _ = results.changed() => {}
             }
         }
     }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-pub(crate) use self::requests::NodeRequests;
+pub(crate) use self::requests::{NodeRequests, RequestId};
 pub use self::requests::{Requests, SeenRequest};
 
 /// Uses kept for inspection; older ones are forgotten.
@@ -128,6 +128,8 @@ pub enum Action {
     FailCommit(String),
     /// FE Flight: name this location instead of the right one.
     FlightLocation(String),
+    /// FE Flight: the FE does not get the schema of a query from the BE.
+    FlightSchema(FlightSchemaFault),
     /// FE Flight: the call's token is gone before the call is looked at.
     TokenGone,
     /// BE Flight: refuse a call without a bearer token that an FE issued.
@@ -147,6 +149,21 @@ pub enum Action {
     },
 }
 
+/// Why an FE has no schema for a query; each way has its own text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FlightSchemaFault {
+    /// `fetch arrow flight schema timeout`
+    NoAnswer,
+    /// `arrow flight schema fetch timeout`
+    Timeout,
+    /// `fetch arrow flight schema failed` with this status of the BE.
+    Failed(String),
+    /// `get empty arrow flight schema`
+    Empty,
+    /// `fetch arrow flight schema is null`
+    Null,
+}
+
 impl Action {
     /// Name in records and in JSON.
     pub fn name(&self) -> &'static str {
@@ -162,6 +179,7 @@ impl Action {
             Self::PublishTimeout => "publish_timeout",
             Self::FailCommit(_) => "fail_commit",
             Self::FlightLocation(_) => "flight_location",
+            Self::FlightSchema(_) => "flight_schema",
             Self::TokenGone => "token_gone",
             Self::RequireBearer => "require_bearer",
             Self::FlightSchemaOnly => "flight_schema_only",
@@ -379,6 +397,11 @@ impl NodeFaults {
     /// As [`Self::take`], for a point of the code that can perform some actions only.
     pub fn take_if(&self, site: Site, line: &str, able: impl Fn(&Action) -> bool) -> Option<Action> {
         self.faults.take(self.node, site, line, able)
+    }
+
+    /// Whether any fault is armed, for ways of answering that perform none.
+    pub fn any(&self) -> bool {
+        self.faults.armed() > 0
     }
 
     /// Hook of a Flight `DoGet`: how its stream dies, if it shall. `line` is `DoGet <statement>`.

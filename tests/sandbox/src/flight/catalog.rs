@@ -1,17 +1,18 @@
 //! Metadata commands of Flight SQL.
 
+use std::sync::Arc;
+
 use arrow::array::RecordBatch;
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow_flight::error::FlightError;
-use arrow_flight::sql::metadata::{SqlInfoData, SqlInfoDataBuilder};
+use arrow_flight::sql::metadata::{SqlInfoData, SqlInfoDataBuilder, XdbcTypeInfoDataBuilder};
 use arrow_flight::sql::{
     CommandGetCatalogs, CommandGetDbSchemas, CommandGetSqlInfo, CommandGetTables, SqlInfo, SqlSupportedCaseSensitivity,
 };
 use tonic::Status;
 
-use crate::engine::Profile;
+use super::columns;
 use crate::shared::Shared;
-use crate::types::{SessionZone, wire};
 
 /// The only catalog.
 const CATALOG: &str = "internal";
@@ -21,24 +22,24 @@ fn failed(error: impl std::fmt::Display) -> Status {
 }
 
 pub(super) fn sql_info_schema() -> SchemaRef {
-    std::sync::Arc::new(SqlInfoDataBuilder::schema().clone())
+    Arc::new(SqlInfoDataBuilder::schema().clone())
 }
 
-pub(super) fn sql_info(query: CommandGetSqlInfo, profile: Profile) -> Result<RecordBatch, Status> {
-    let data = known_info(profile).map_err(failed)?;
+pub(super) fn sql_info(query: CommandGetSqlInfo) -> Result<RecordBatch, Status> {
+    let data = known_info().map_err(failed)?;
     query.into_builder(&data).build().map_err(failed)
 }
 
-fn known_info(profile: Profile) -> Result<SqlInfoData, FlightError> {
+fn known_info() -> Result<SqlInfoData, FlightError> {
     let mut info = SqlInfoDataBuilder::new();
     info.append(SqlInfo::FlightSqlServerName, "DorisFE");
-    info.append(SqlInfo::FlightSqlServerVersion, profile.version());
-    info.append(SqlInfo::FlightSqlServerArrowVersion, "17.0.0");
+    info.append(SqlInfo::FlightSqlServerVersion, "1.0");
+    info.append(SqlInfo::FlightSqlServerArrowVersion, "18.2.0");
     info.append(SqlInfo::FlightSqlServerReadOnly, false);
     info.append(SqlInfo::SqlIdentifierQuoteChar, "`");
     info.append(SqlInfo::SqlDdlCatalog, true);
-    info.append(SqlInfo::SqlDdlSchema, true);
-    info.append(SqlInfo::SqlDdlTable, true);
+    info.append(SqlInfo::SqlDdlSchema, false);
+    info.append(SqlInfo::SqlDdlTable, false);
     let insensitive = SqlSupportedCaseSensitivity::SqlCaseSensitivityCaseInsensitive as i32;
     info.append(SqlInfo::SqlIdentifierCase, insensitive);
     info.append(SqlInfo::SqlQuotedIdentifierCase, insensitive);
@@ -79,12 +80,43 @@ pub(super) async fn tables(query: CommandGetTables, shared: &Shared, user: &str)
 /// Arrow schema of a table; empty for system tables, whose types the FE does not describe.
 fn table_schema(shared: &Shared, database: &str, table: &str) -> Schema {
     match shared.engine.table_meta(database, table) {
-        Ok(meta) => Schema::new(
-            meta.columns
-                .iter()
-                .map(|c| wire::wire_field(&c.name, &c.ty, c.nullable, shared.profile(), &SessionZone::UTC))
-                .collect::<Vec<_>>(),
-        ),
+        Ok(meta) => columns::table_schema(&meta, shared.profile()),
         Err(_) => Schema::empty(),
     }
+}
+
+/// `GetPrimaryKeys` of Flight SQL.
+pub(super) fn primary_keys_schema() -> SchemaRef {
+    Arc::new(Schema::new(vec![
+        Field::new("catalog_name", DataType::Utf8, true),
+        Field::new("db_schema_name", DataType::Utf8, true),
+        Field::new("table_name", DataType::Utf8, false),
+        Field::new("column_name", DataType::Utf8, false),
+        Field::new("key_sequence", DataType::Int32, false),
+        Field::new("key_name", DataType::Utf8, true),
+    ]))
+}
+
+/// `GetImportedKeys`, `GetExportedKeys` and `GetCrossReference` of Flight SQL.
+pub(super) fn foreign_keys_schema() -> SchemaRef {
+    Arc::new(Schema::new(vec![
+        Field::new("pk_catalog_name", DataType::Utf8, true),
+        Field::new("pk_db_schema_name", DataType::Utf8, true),
+        Field::new("pk_table_name", DataType::Utf8, false),
+        Field::new("pk_column_name", DataType::Utf8, false),
+        Field::new("fk_catalog_name", DataType::Utf8, true),
+        Field::new("fk_db_schema_name", DataType::Utf8, true),
+        Field::new("fk_table_name", DataType::Utf8, false),
+        Field::new("fk_column_name", DataType::Utf8, false),
+        Field::new("key_sequence", DataType::Int32, false),
+        Field::new("fk_key_name", DataType::Utf8, true),
+        Field::new("pk_key_name", DataType::Utf8, true),
+        Field::new("update_rule", DataType::UInt8, false),
+        Field::new("delete_rule", DataType::UInt8, false),
+    ]))
+}
+
+/// `GetXdbcTypeInfo` of Flight SQL.
+pub(super) fn type_info_schema() -> Result<SchemaRef, Status> {
+    XdbcTypeInfoDataBuilder::new().build().map(|data| data.schema()).map_err(failed)
 }

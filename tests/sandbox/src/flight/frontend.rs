@@ -1,9 +1,9 @@
-//! Flight SQL of the FE: login, statements, prepared statements, metadata.
+//! Flight SQL of the FE: login, statements, prepared statements, metadata, session options.
 
 use std::pin::Pin;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, StringArray};
+use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::ipc::writer::IpcWriteOptions;
 use arrow_flight::decode::FlightRecordBatchStream;
@@ -21,30 +21,27 @@ use arrow_flight::{
     Action, ActionType, FlightDescriptor, FlightEndpoint, FlightInfo, HandshakeRequest, HandshakeResponse, IpcMessage,
     SchemaAsIpc, Ticket,
 };
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 use prost::Message;
 use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::{Request, Response, Status, Streaming};
 
-use super::sessions::FlightSession;
-use super::{catalog, encode, once};
-use crate::engine::{Origin, Profile, Protocol, StatementResult};
-use crate::error::SqlError;
+use super::config::Governance;
+use super::results::{Holder, Sink};
+use super::sessions::{Command, FlightSession};
+use super::statement::{Statements, frontend_location, with_schema};
+use super::stop::Connection;
+use super::{catalog, encode, errors, gateway, once, options};
 use crate::faults::{Action as FaultAction, Site};
 use crate::http::auth::Credentials;
 use crate::shared::Shared;
-use crate::sql::Statement;
-use crate::types::{DorisType, TextStyle, text_value};
 
-/// `brpc_port` that a BE ticket names.
-const BRPC_PORT: u16 = 8060;
-/// Endpoints of a query under `enable_parallel_result_sink`.
-const PARALLEL_ENDPOINTS: usize = 3;
 /// Action that ends a session.
 const CLOSE_SESSION: &str = "CloseSession";
+/// Actions of the newest build.
+const SET_OPTIONS: &str = "SetSessionOptions";
+const GET_OPTIONS: &str = "GetSessionOptions";
 /// `CloseSessionResult { status: CLOSED }`.
 const SESSION_CLOSED: &[u8] = &[0x08, 0x01];
 
@@ -60,133 +57,94 @@ impl Frontend {
         Self { shared }
     }
 
-    /// The session of a call: an existing one by bearer token, a new one by Basic login.
-    fn authorize<R>(&self, request: &Request<R>) -> Result<Arc<FlightSession>, Status> {
+    fn governance(&self) -> Governance {
+        Governance::of(self.shared.profile())
+    }
+
+    /// The token of a call: the one it brings, or a new one for its user and password.
+    fn authorize<R>(&self, request: &Request<R>) -> Result<String, Status> {
         let value = authorization(request.metadata()).ok_or_else(|| Status::unauthenticated("no credentials"))?;
+        let (sessions, engine) = (&self.shared.flight_sessions, &self.shared.engine);
         if let Some(token) = value.strip_prefix("Bearer ") {
-            return self.shared.flight_sessions.get(token).ok_or_else(|| self.unknown_token(token));
+            sessions.validate(engine, token)?;
+            return Ok(token.to_owned());
         }
         let refused = || Status::unauthenticated("wrong user or password");
         let credentials = Credentials::from_header_value(value).ok_or_else(refused)?;
-        if !self.shared.engine.authenticate(&credentials.user, &credentials.password) {
+        if !engine.authenticate(&credentials.user, &credentials.password) {
             return Err(refused());
         }
-        let address = request.remote_addr().map_or_else(|| "unknown".to_owned(), |a| a.ip().to_string());
-        let session = self.shared.engine.open_session(&credentials.user, &address, Protocol::Flight);
-        Ok(self.shared.flight_sessions.open(&credentials.user, session))
+        let peer = request.extensions().get::<Connection>().and_then(|c| c.peer);
+        let address = peer.map_or_else(|| "unknown".to_owned(), |a| a.ip().to_string());
+        sessions.login(engine, &credentials.user, &address)
     }
 
-    fn unknown_token(&self, token: &str) -> Status {
-        // Older builds tell the client nothing; newer ones never repeat the token itself.
-        if self.shared.profile() < Profile::V5_0Binlog {
-            return Status::unauthenticated("");
-        }
-        let shown: String = token.chars().take(4).collect();
-        Status::unauthenticated(format!(
-            "invalid bearer token, token id: {shown}***: no Arrow Flight SQL session is open under it on this frontend."
-        ))
+    fn session(&self, token: &str) -> Result<Arc<FlightSession>, Status> {
+        self.shared.flight_sessions.session(&self.shared.engine, token)
     }
 
-    fn location(&self) -> String {
-        format!("grpc+tcp://{}", self.shared.host_port(self.shared.addresses.fe_flight))
+    /// A turn on the connection of a token.
+    async fn command<'a>(&self, session: &'a FlightSession) -> Result<Command<'a>, Status> {
+        session.command(self.governance()).await
     }
 
-    /// Runs `sql` and describes where its rows are.
-    async fn execute(
-        &self,
-        session: &FlightSession,
-        sql: &str,
-        descriptor: FlightDescriptor,
-    ) -> Result<FlightInfo, Status> {
-        let mut context = session.session.lock().await;
-        let valid = session.begin_statement();
-        let statements = context.split(sql).map_err(|e| statement_error(&e))?;
-        check_list(&statements).map_err(|e| statement_error(&e))?;
-        let mut result = None;
-        for statement in &statements {
-            result = Some(context.run(sql, statement).await.map_err(|e| statement_error(&e))?);
-        }
-        let result = result.ok_or_else(|| statement_error(&SqlError::detail("the statement is empty")))?;
-        let parallel =
-            context.variable("enable_parallel_result_sink").is_some_and(|v| v == "1" || v.eq_ignore_ascii_case("true"));
-        drop(context);
-        let (schema, stream, origin, types) = match result {
-            StatementResult::Rows { schema, stream, origin, types } => (schema, stream, origin, types),
-            StatementResult::Done { .. } => {
-                let (schema, rows) = status_result()?;
-                let stream = memory_stream(schema, vec![rows]);
-                return self.frontend_info(session, stream, valid, descriptor);
-            }
-        };
-        if origin == Origin::Fe {
-            let stream = text_stream(&schema, &types, stream).await?;
-            return self.frontend_info(session, stream, valid, descriptor);
-        }
-        let location = self.backend_location(sql);
-        let ids = if parallel {
-            self.shared
-                .flight_results
-                .register_parallel(stream, valid, PARALLEL_ENDPOINTS)
-                .await
-                .map_err(|e| statement_error(&SqlError::detail(e.to_string())))?
-        } else {
-            vec![self.shared.flight_results.register(stream, valid)]
-        };
-        let mut info = with_schema(&schema)?.with_descriptor(descriptor);
-        for id in ids {
-            let handle = format!("{id}&{}&{BRPC_PORT}&{}", self.shared.host, STANDARD.encode(sql));
-            info = info.with_endpoint(endpoint(handle, &location));
-        }
-        Ok(info)
+    /// The two parts of a handle and the connection of the first: tokens may use what others made.
+    fn of_handle(&self, handle: &[u8]) -> Result<(Arc<FlightSession>, String), Status> {
+        let handle = String::from_utf8_lossy(handle);
+        let (token, id) = handle.split_once(':').ok_or_else(errors::short_handle)?;
+        Ok((self.session(token)?, id.to_owned()))
     }
 
-    fn backend_location(&self, sql: &str) -> String {
-        self.location_fault(sql)
-            .unwrap_or_else(|| format!("grpc+tcp://{}", self.shared.host_port(self.shared.addresses.be_flight)))
-    }
-
-    fn location_fault(&self, target: &str) -> Option<String> {
-        let line = format!("GetFlightInfo {target}");
-        let able = |action: &FaultAction| matches!(action, FaultAction::FlightLocation(_));
-        match self.shared.faults.take_if(Site::FeFlight, &line, able) {
-            Some(FaultAction::FlightLocation(location)) => Some(location),
-            _ => None,
-        }
-    }
-
-    /// Rows that the FE holds itself.
-    fn frontend_info(
-        &self,
-        session: &FlightSession,
-        stream: datafusion::execution::SendableRecordBatchStream,
-        valid: tokio_util::sync::CancellationToken,
-        descriptor: FlightDescriptor,
-    ) -> Result<FlightInfo, Status> {
-        let schema = stream.schema();
-        let location =
-            self.location_fault(&super::gateway::statement_of(&descriptor)).unwrap_or_else(|| self.location());
-        let id = self.shared.flight_results.register(stream, valid);
-        let handle = format!("{}:{id}", session.token);
-        Ok(with_schema(&schema)?.with_descriptor(descriptor).with_endpoint(endpoint(handle, &location)))
+    /// Takes a result that the FE holds.
+    async fn stream_of(&self, handle: &[u8], token: &str) -> Data {
+        let (session, id) = self.of_handle(handle)?;
+        let _turn = self.command(&session).await?;
+        let engine = &self.shared.engine;
+        let pending = self
+            .shared
+            .flight_results
+            .take(&id, engine.config().clock.now_ms())
+            .filter(|pending| pending.holder == Holder::Fe)
+            .ok_or_else(errors::no_stream)?;
+        // The FE sends what it holds in one batch.
+        let sink = Sink { rows: usize::MAX, failing_is_empty: false };
+        Ok(echo(token, pending.into_data(sink)))
     }
 
     /// A metadata command: its ticket is the command itself.
     fn metadata_info<M: ProstMessageExt>(
         &self,
         command: &M,
-        schema: Option<SchemaRef>,
+        schema: &SchemaRef,
         request: Request<FlightDescriptor>,
     ) -> Info {
-        let session = self.authorize(&request)?;
-        let info = match schema {
-            Some(schema) => with_schema(&schema)?,
-            None => FlightInfo::new(),
+        let token = self.authorize(&request)?;
+        let name = gateway::statement_of(request.get_ref());
+        let line = format!("GetFlightInfo {name}");
+        let able = |action: &FaultAction| matches!(action, FaultAction::FlightLocation(_));
+        let location = match self.shared.faults.take_if(Site::FeFlight, &line, able) {
+            Some(FaultAction::FlightLocation(location)) => location,
+            _ => frontend_location(&self.shared),
         };
-        let name = super::gateway::statement_of(request.get_ref());
-        let location = self.location_fault(&name).unwrap_or_else(|| self.location());
         let ticket = Ticket::new(command.as_any().encode_to_vec());
         let endpoint = FlightEndpoint::new().with_ticket(ticket).with_location(location);
-        Ok(echo(&session, info.with_endpoint(endpoint).with_descriptor(request.into_inner())))
+        Ok(echo(&token, with_schema(schema)?.with_endpoint(endpoint).with_descriptor(request.into_inner())))
+    }
+
+    /// The rows of a metadata command, as one command of the connection.
+    async fn metadata<R>(&self, request: Request<R>, make: impl FnOnce() -> Result<RecordBatch, Status>) -> Data {
+        let token = self.authorize(&request)?;
+        let session = self.session(&token)?;
+        let _turn = self.command(&session).await?;
+        let batch = make()?;
+        Ok(echo(&token, encode(batch.schema(), once(batch))))
+    }
+
+    fn unimplemented<R>(&self, request: &Request<R>, call: &str) -> Status {
+        match self.authorize(request) {
+            Ok(_) => Status::unimplemented(format!("{call} unimplemented")),
+            Err(refused) => refused,
+        }
     }
 }
 
@@ -195,91 +153,12 @@ fn authorization(metadata: &MetadataMap) -> Option<&str> {
 }
 
 /// Doris repeats the bearer token in every answer.
-fn echo<T>(session: &FlightSession, body: T) -> Response<T> {
+fn echo<T>(token: &str, body: T) -> Response<T> {
     let mut response = Response::new(body);
-    if let Ok(value) = MetadataValue::try_from(format!("Bearer {}", session.token)) {
+    if let Ok(value) = MetadataValue::try_from(format!("Bearer {token}")) {
         response.metadata_mut().insert("authorization", value);
     }
     response
-}
-
-fn with_schema(schema: &Schema) -> Result<FlightInfo, Status> {
-    FlightInfo::new().try_with_schema(schema).map_err(|e| Status::internal(e.to_string()))
-}
-
-fn endpoint(handle: String, location: &str) -> FlightEndpoint {
-    let ticket = TicketStatementQuery { statement_handle: handle.into_bytes().into() };
-    FlightEndpoint::new().with_ticket(Ticket::new(ticket.as_any().encode_to_vec())).with_location(location)
-}
-
-/// A list of statements may return rows once, at its end. Told before any of them runs.
-fn check_list(statements: &[Statement]) -> Result<(), SqlError> {
-    let Some((last, before)) = statements.split_last() else { return Ok(()) };
-    if before.iter().any(Statement::returns_rows) || (!before.is_empty() && !last.returns_rows()) {
-        return Err(SqlError::coded(5097, "There can only be one stmt that returns the result and it is at the end."));
-    }
-    Ok(())
-}
-
-/// How Doris reports a failed statement: INTERNAL with a description, or UNAVAILABLE for windows that are not ready.
-fn statement_error(error: &SqlError) -> Status {
-    let name = error.name.unwrap_or("ERR_UNKNOWN_ERROR");
-    let text = format!(
-        "get flight info statement failed, {}, {}, error code: {name}, error msg: {}",
-        error.text(),
-        error.text(),
-        error.message
-    );
-    if !matches!(error.code, 5100 | 5101) {
-        return Status::internal(text);
-    }
-    let mut metadata = MetadataMap::new();
-    metadata.insert("doris-error-code", MetadataValue::from(error.code));
-    if let Ok(name) = MetadataValue::try_from(name) {
-        metadata.insert("doris-error-name", name);
-    }
-    Status::with_metadata(tonic::Code::Unavailable, text, metadata)
-}
-
-/// What a statement without rows answers: one text `0`.
-fn status_result() -> Result<(SchemaRef, RecordBatch), Status> {
-    let schema: SchemaRef = Arc::new(Schema::new(vec![Field::new("StatusResult", DataType::Utf8, true)]));
-    let column: ArrayRef = Arc::new(StringArray::from(vec!["0"]));
-    let batch = RecordBatch::try_new(Arc::clone(&schema), vec![column]).map_err(|e| Status::internal(e.to_string()))?;
-    Ok((schema, batch))
-}
-
-fn memory_stream(schema: SchemaRef, batches: Vec<RecordBatch>) -> datafusion::execution::SendableRecordBatchStream {
-    use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-    Box::pin(RecordBatchStreamAdapter::new(schema, stream::iter(batches.into_iter().map(Ok))))
-}
-
-/// Rows of the FE are small and travel as texts.
-async fn text_stream(
-    schema: &Schema,
-    types: &[DorisType],
-    mut rows: datafusion::execution::SendableRecordBatchStream,
-) -> Result<datafusion::execution::SendableRecordBatchStream, Status> {
-    let fields: Vec<Field> = schema.fields().iter().map(|f| Field::new(f.name(), DataType::Utf8, true)).collect();
-    let texts: SchemaRef = Arc::new(Schema::new(fields));
-    let mut batches = Vec::new();
-    while let Some(batch) = rows.next().await {
-        let batch = batch.map_err(|e| statement_error(&SqlError::detail(e.to_string())))?;
-        let columns: Vec<ArrayRef> = batch
-            .columns()
-            .iter()
-            .zip(types)
-            .map(|(column, ty)| {
-                let cells = (0..batch.num_rows()).map(|row| text_value(column.as_ref(), row, ty, TextStyle::Mysql));
-                Arc::new(cells.collect::<StringArray>()) as ArrayRef
-            })
-            .collect();
-        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-        let batch = RecordBatch::try_new_with_options(Arc::clone(&texts), columns, &options)
-            .map_err(|e| Status::internal(e.to_string()))?;
-        batches.push(batch);
-    }
-    Ok(memory_stream(texts, batches))
 }
 
 /// IPC bytes of a schema, as prepared statements carry them.
@@ -291,6 +170,11 @@ fn schema_bytes(schema: &Schema) -> Result<Bytes, Status> {
     Ok(message.0)
 }
 
+fn one_result(body: impl Into<Bytes>) -> Response<<Frontend as FlightService>::DoActionStream> {
+    let result = arrow_flight::Result { body: body.into() };
+    Response::new(Box::pin(stream::iter([Ok(result)])))
+}
+
 #[tonic::async_trait]
 impl FlightSqlService for Frontend {
     type FlightService = Self;
@@ -299,11 +183,10 @@ impl FlightSqlService for Frontend {
         &self,
         request: Request<Streaming<HandshakeRequest>>,
     ) -> Result<Response<Pin<Box<dyn Stream<Item = Result<HandshakeResponse, Status>> + Send>>>, Status> {
-        let session = self.authorize(&request)?;
-        let answer =
-            HandshakeResponse { protocol_version: 0, payload: Bytes::copy_from_slice(session.token.as_bytes()) };
+        let token = self.authorize(&request)?;
+        let answer = HandshakeResponse { protocol_version: 0, payload: Bytes::copy_from_slice(token.as_bytes()) };
         let answers: Pin<Box<dyn Stream<Item = _> + Send>> = Box::pin(stream::iter([Ok(answer)]));
-        Ok(echo(&session, answers))
+        Ok(echo(&token, answers))
     }
 
     async fn get_flight_info_statement(
@@ -311,9 +194,11 @@ impl FlightSqlService for Frontend {
         query: CommandStatementQuery,
         request: Request<FlightDescriptor>,
     ) -> Info {
-        let session = self.authorize(&request)?;
-        let info = self.execute(&session, &query.query, request.into_inner()).await?;
-        Ok(echo(&session, info))
+        let token = self.authorize(&request)?;
+        let session = self.session(&token).map_err(errors::no_connection)?;
+        let statements = Statements { shared: &self.shared, session: &session };
+        let info = statements.execute(&query.query, request.into_inner()).await?;
+        Ok(echo(&token, info))
     }
 
     async fn get_flight_info_prepared_statement(
@@ -321,24 +206,24 @@ impl FlightSqlService for Frontend {
         query: CommandPreparedStatementQuery,
         request: Request<FlightDescriptor>,
     ) -> Info {
-        let session = self.authorize(&request)?;
-        let handle = String::from_utf8_lossy(&query.prepared_statement_handle).into_owned();
+        let token = self.authorize(&request)?;
+        let (session, id) = self.of_handle(&query.prepared_statement_handle)?;
         let sql = session
-            .prepared(&handle)
-            .ok_or_else(|| Status::invalid_argument("prepared statement handle is not known to this token"))?;
-        let info = self.execute(&session, &sql, request.into_inner()).await?;
-        Ok(echo(&session, info))
+            .prepared(&id)
+            .ok_or_else(|| errors::after_statement(self.shared.profile(), "the prepared statement is not known"))?;
+        let statements = Statements { shared: &self.shared, session: &session };
+        let info = statements.execute(&sql, request.into_inner()).await?;
+        Ok(echo(&token, info))
     }
 
     async fn do_get_statement(&self, ticket: TicketStatementQuery, request: Request<Ticket>) -> Data {
-        let session = self.authorize(&request)?;
-        let handle = String::from_utf8_lossy(&ticket.statement_handle).into_owned();
-        let id = handle.strip_prefix(session.token.as_str()).and_then(|rest| rest.strip_prefix(':'));
-        let pending = id.and_then(|id| self.shared.flight_results.take(id)).ok_or_else(|| {
-            Status::internal("get stream statement failed, the result was fetched before or is no longer valid")
-        })?;
-        let schema = Arc::clone(&pending.schema);
-        Ok(echo(&session, encode(schema, pending.into_batches())))
+        let token = self.authorize(&request)?;
+        self.stream_of(&ticket.statement_handle, &token).await
+    }
+
+    async fn do_get_prepared_statement(&self, query: CommandPreparedStatementQuery, request: Request<Ticket>) -> Data {
+        let token = self.authorize(&request)?;
+        self.stream_of(&query.prepared_statement_handle, &token).await
     }
 
     async fn do_action_create_prepared_statement(
@@ -346,7 +231,9 @@ impl FlightSqlService for Frontend {
         query: ActionCreatePreparedStatementRequest,
         request: Request<Action>,
     ) -> Result<ActionCreatePreparedStatementResult, Status> {
-        let session = self.authorize(&request)?;
+        let token = self.authorize(&request)?;
+        let session = self.session(&token)?;
+        let _turn = self.command(&session).await?;
         // The text is stored unread; these schemas are placeholders.
         let dataset = Schema::new(vec![Field::new("ResultMeta", DataType::Utf8, true)]);
         Ok(ActionCreatePreparedStatementResult {
@@ -361,8 +248,10 @@ impl FlightSqlService for Frontend {
         query: ActionClosePreparedStatementRequest,
         request: Request<Action>,
     ) -> Result<(), Status> {
-        let session = self.authorize(&request)?;
-        session.close_prepared(&String::from_utf8_lossy(&query.prepared_statement_handle));
+        self.authorize(&request)?;
+        let (session, id) = self.of_handle(&query.prepared_statement_handle)?;
+        let _turn = self.command(&session).await?;
+        session.close_prepared(&id);
         Ok(())
     }
 
@@ -371,16 +260,7 @@ impl FlightSqlService for Frontend {
         _query: CommandPreparedStatementQuery,
         request: Request<PeekableFlightDataStream>,
     ) -> Result<DoPutPreparedStatementResult, Status> {
-        self.authorize(&request)?;
-        let data = request.into_inner().map_err(|status| FlightError::Tonic(Box::new(status)));
-        let mut batches = FlightRecordBatchStream::new_from_flight_data(data);
-        while let Some(batch) = batches.next().await {
-            let batch = batch.map_err(|e| Status::invalid_argument(e.to_string()))?;
-            if batch.num_rows() > 0 {
-                return Err(Status::internal("parameters of prepared statements are not supported"));
-            }
-        }
-        Ok(DoPutPreparedStatementResult { prepared_statement_handle: None })
+        Err(self.unimplemented(&request, "acceptPutPreparedStatementQuery"))
     }
 
     async fn do_put_statement_update(
@@ -388,55 +268,83 @@ impl FlightSqlService for Frontend {
         _ticket: CommandStatementUpdate,
         request: Request<PeekableFlightDataStream>,
     ) -> Result<i64, Status> {
-        self.authorize(&request)?;
-        Err(Status::unimplemented("acceptPutStatement unimplemented"))
+        Err(self.unimplemented(&request, "acceptPutStatement"))
     }
 
+    /// Binds parameters: none can be bound, so there may be no rows; the statement itself does not run.
     async fn do_put_prepared_statement_update(
         &self,
         _query: CommandPreparedStatementUpdate,
         request: Request<PeekableFlightDataStream>,
     ) -> Result<i64, Status> {
         self.authorize(&request)?;
-        Err(Status::unimplemented("acceptPutPreparedStatementUpdate unimplemented"))
+        let data = request.into_inner().map_err(|status| FlightError::Tonic(Box::new(status)));
+        let mut batches = FlightRecordBatchStream::new_from_flight_data(data);
+        while let Some(batch) = batches.next().await {
+            let batch = batch.map_err(|e| Status::invalid_argument(e.to_string()))?;
+            if batch.num_rows() > 0 {
+                return Err(Status::internal(
+                    "acceptPutPreparedStatementUpdate failed, null, IllegalStateException: null",
+                ));
+            }
+        }
+        Ok(-1)
     }
 
     async fn do_action_fallback(
         &self,
         request: Request<Action>,
     ) -> Result<Response<<Self as FlightService>::DoActionStream>, Status> {
-        let session = self.authorize(&request)?;
-        let name = request.into_inner().r#type;
-        if name != CLOSE_SESSION {
-            return Err(Status::unimplemented(format!("the sandbox does not implement the action {name}")));
+        let token = self.authorize(&request)?;
+        let Action { r#type: name, body } = request.into_inner();
+        match name.as_str() {
+            CLOSE_SESSION => {
+                self.shared.flight_sessions.close(&token);
+                Ok(one_result(SESSION_CLOSED))
+            }
+            SET_OPTIONS if self.governance() == Governance::OnePool => {
+                let wanted =
+                    options::SessionOptions::decode(body).map_err(|e| Status::invalid_argument(e.to_string()))?;
+                let session = self.session(&token)?;
+                let mut context = self.command(&session).await?;
+                Ok(one_result(options::set(&mut context, wanted).encode_to_vec()))
+            }
+            GET_OPTIONS if self.governance() == Governance::OnePool => {
+                let session = self.session(&token)?;
+                let context = self.command(&session).await?;
+                Ok(one_result(options::get(&context).encode_to_vec()))
+            }
+            _ => Err(Status::unimplemented(format!("the sandbox does not implement the action {name}"))),
         }
-        self.shared.flight_sessions.close(&session.token);
-        let closed = arrow_flight::Result { body: Bytes::from_static(SESSION_CLOSED) };
-        Ok(Response::new(Box::pin(stream::iter([Ok(closed)]))))
     }
 
     async fn list_custom_actions(&self) -> Option<Vec<Result<ActionType, Status>>> {
-        let description = "Invalidates the bearer token of the call".to_owned();
-        Some(vec![Ok(ActionType { r#type: CLOSE_SESSION.to_owned(), description })])
+        let action = |name: &str, text: &str| Ok(ActionType { r#type: name.to_owned(), description: text.to_owned() });
+        let mut actions = vec![action(CLOSE_SESSION, "Invalidates the bearer token of the call")];
+        if self.governance() == Governance::OnePool {
+            actions.push(action(SET_OPTIONS, "Sets options of the session of the call"));
+            actions.push(action(GET_OPTIONS, "Tells the options of the session of the call"));
+        }
+        Some(actions)
     }
 
     async fn get_flight_info_sql_info(&self, query: CommandGetSqlInfo, request: Request<FlightDescriptor>) -> Info {
-        self.metadata_info(&query, Some(catalog::sql_info_schema()), request)
+        self.metadata_info(&query, &catalog::sql_info_schema(), request)
     }
 
     async fn get_flight_info_catalogs(&self, query: CommandGetCatalogs, request: Request<FlightDescriptor>) -> Info {
         let schema = query.into_builder().schema();
-        self.metadata_info(&query, Some(schema), request)
+        self.metadata_info(&query, &schema, request)
     }
 
     async fn get_flight_info_schemas(&self, query: CommandGetDbSchemas, request: Request<FlightDescriptor>) -> Info {
         let schema = query.clone().into_builder().schema();
-        self.metadata_info(&query, Some(schema), request)
+        self.metadata_info(&query, &schema, request)
     }
 
     async fn get_flight_info_tables(&self, query: CommandGetTables, request: Request<FlightDescriptor>) -> Info {
         let schema = query.clone().into_builder().schema();
-        self.metadata_info(&query, Some(schema), request)
+        self.metadata_info(&query, &schema, request)
     }
 
     // Doris describes these, and fails when they are fetched.
@@ -447,7 +355,7 @@ impl FlightSqlService for Frontend {
         request: Request<FlightDescriptor>,
     ) -> Info {
         let schema = query.into_builder().schema();
-        self.metadata_info(&query, Some(schema), request)
+        self.metadata_info(&query, &schema, request)
     }
 
     async fn get_flight_info_primary_keys(
@@ -455,7 +363,7 @@ impl FlightSqlService for Frontend {
         query: CommandGetPrimaryKeys,
         request: Request<FlightDescriptor>,
     ) -> Info {
-        self.metadata_info(&query, None, request)
+        self.metadata_info(&query, &catalog::primary_keys_schema(), request)
     }
 
     async fn get_flight_info_exported_keys(
@@ -463,7 +371,7 @@ impl FlightSqlService for Frontend {
         query: CommandGetExportedKeys,
         request: Request<FlightDescriptor>,
     ) -> Info {
-        self.metadata_info(&query, None, request)
+        self.metadata_info(&query, &catalog::foreign_keys_schema(), request)
     }
 
     async fn get_flight_info_imported_keys(
@@ -471,7 +379,7 @@ impl FlightSqlService for Frontend {
         query: CommandGetImportedKeys,
         request: Request<FlightDescriptor>,
     ) -> Info {
-        self.metadata_info(&query, None, request)
+        self.metadata_info(&query, &catalog::foreign_keys_schema(), request)
     }
 
     async fn get_flight_info_cross_reference(
@@ -479,7 +387,7 @@ impl FlightSqlService for Frontend {
         query: CommandGetCrossReference,
         request: Request<FlightDescriptor>,
     ) -> Info {
-        self.metadata_info(&query, None, request)
+        self.metadata_info(&query, &catalog::foreign_keys_schema(), request)
     }
 
     async fn get_flight_info_xdbc_type_info(
@@ -487,31 +395,53 @@ impl FlightSqlService for Frontend {
         query: CommandGetXdbcTypeInfo,
         request: Request<FlightDescriptor>,
     ) -> Info {
-        self.metadata_info(&query, None, request)
+        self.metadata_info(&query, &catalog::type_info_schema()?, request)
+    }
+
+    async fn do_get_table_types(&self, _query: CommandGetTableTypes, request: Request<Ticket>) -> Data {
+        Err(self.unimplemented(&request, "getStreamTableTypes"))
+    }
+
+    async fn do_get_primary_keys(&self, _query: CommandGetPrimaryKeys, request: Request<Ticket>) -> Data {
+        Err(self.unimplemented(&request, "getStreamPrimaryKeys"))
+    }
+
+    async fn do_get_exported_keys(&self, _query: CommandGetExportedKeys, request: Request<Ticket>) -> Data {
+        Err(self.unimplemented(&request, "getStreamExportedKeys"))
+    }
+
+    async fn do_get_imported_keys(&self, _query: CommandGetImportedKeys, request: Request<Ticket>) -> Data {
+        Err(self.unimplemented(&request, "getStreamImportedKeys"))
+    }
+
+    async fn do_get_cross_reference(&self, _query: CommandGetCrossReference, request: Request<Ticket>) -> Data {
+        Err(self.unimplemented(&request, "getStreamCrossReference"))
+    }
+
+    async fn do_get_xdbc_type_info(&self, _query: CommandGetXdbcTypeInfo, request: Request<Ticket>) -> Data {
+        Err(self.unimplemented(&request, "getStreamTypeInfo"))
     }
 
     async fn do_get_sql_info(&self, query: CommandGetSqlInfo, request: Request<Ticket>) -> Data {
-        let session = self.authorize(&request)?;
-        let batch = catalog::sql_info(query, self.shared.profile())?;
-        Ok(echo(&session, encode(batch.schema(), once(batch))))
+        let token = self.authorize(&request)?;
+        let batch = catalog::sql_info(query)?;
+        Ok(echo(&token, encode(batch.schema(), once(batch))))
     }
 
     async fn do_get_catalogs(&self, query: CommandGetCatalogs, request: Request<Ticket>) -> Data {
-        let session = self.authorize(&request)?;
-        let batch = catalog::catalogs(query)?;
-        Ok(echo(&session, encode(batch.schema(), once(batch))))
+        self.metadata(request, || catalog::catalogs(query)).await
     }
 
     async fn do_get_schemas(&self, query: CommandGetDbSchemas, request: Request<Ticket>) -> Data {
-        let session = self.authorize(&request)?;
-        let batch = catalog::schemas(query, &self.shared)?;
-        Ok(echo(&session, encode(batch.schema(), once(batch))))
+        self.metadata(request, || catalog::schemas(query, &self.shared)).await
     }
 
     async fn do_get_tables(&self, query: CommandGetTables, request: Request<Ticket>) -> Data {
-        let session = self.authorize(&request)?;
+        let token = self.authorize(&request)?;
+        let session = self.session(&token)?;
+        let _turn = self.command(&session).await?;
         let batch = catalog::tables(query, &self.shared, &session.user).await?;
-        Ok(echo(&session, encode(batch.schema(), once(batch))))
+        Ok(echo(&token, encode(batch.schema(), once(batch))))
     }
 
     async fn register_sql_info(&self, _id: i32, _result: &SqlInfo) {}

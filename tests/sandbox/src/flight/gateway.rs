@@ -10,10 +10,14 @@ use arrow_flight::{
 };
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use futures::StreamExt;
 use prost::Message;
+use tonic::metadata::MetadataMap;
 use tonic::{Code, Request, Response, Status, Streaming};
 
-use crate::faults::{Action, Site};
+use super::DataStream;
+use super::stop::Connection;
+use crate::faults::{Action, RequestId, Site, StreamEnd, StreamFault};
 use crate::shared::Shared;
 
 pub(super) struct Gateway<T> {
@@ -27,25 +31,84 @@ impl<T> Gateway<T> {
         Self { inner, shared, site }
     }
 
+    /// Records a call and performs the faults that end or hold it.
     async fn admit<R>(&self, call: &str, target: &str, request: &Request<R>) -> Result<(), Status> {
-        let headers = request.metadata().iter().filter_map(|entry| match entry {
-            tonic::metadata::KeyAndValueRef::Ascii(name, value) => {
-                Some((name.as_str().to_owned(), String::from_utf8_lossy(value.as_encoded_bytes()).into_owned()))
-            }
-            tonic::metadata::KeyAndValueRef::Binary(..) => None,
-        });
-        self.shared.requests.record(self.site, call, target, headers);
+        let id = record(&self.shared, self.site, call, target, request);
         let line = format!("{call} {target}");
-        let able = |action: &Action| matches!(action, Action::Status { .. } | Action::Wait(_));
-        match self.shared.faults.take_if(self.site, &line, able) {
-            Some(Action::Status { code, body }) => Err(Status::new(Code::from(i32::from(code)), body)),
-            Some(Action::Wait(signal)) => {
+        if self.site == Site::FeFlight
+            && let Some(token) = bearer(request.metadata())
+            && self.shared.faults.token_gone(&line)
+        {
+            self.shared.requests.met(id, &Action::TokenGone);
+            self.shared.flight_sessions.close(token);
+        }
+        let able = |action: &Action| matches!(action, Action::Status { .. } | Action::Wait(_) | Action::Delay(_));
+        let Some(action) = self.shared.faults.take_if(self.site, &line, able) else { return Ok(()) };
+        self.shared.requests.met(id, &action);
+        match action {
+            Action::Status { code, body } => Err(Status::new(Code::from(i32::from(code)), body)),
+            Action::Wait(signal) => {
                 signal.notified().await;
+                Ok(())
+            }
+            Action::Delay(time) => {
+                tokio::time::sleep(time).await;
                 Ok(())
             }
             _ => Ok(()),
         }
     }
+
+    /// Does the work and loses the answer, if a fault asks for it: the connection breaks.
+    async fn answered<R>(&self, line: &str, connection: Option<Connection>, answer: R) -> R {
+        let lost = self.shared.faults.take_if(self.site, line, |action| matches!(action, Action::DropAnswer));
+        if let (Some(_), Some(connection)) = (lost, connection) {
+            connection.cut.cancel();
+            // The call ends with its connection.
+            std::future::pending::<()>().await;
+        }
+        answer
+    }
+}
+
+/// Keeps a call for tests to look at.
+pub(super) fn record<R>(shared: &Shared, site: Site, call: &str, target: &str, request: &Request<R>) -> RequestId {
+    let headers = request.metadata().iter().filter_map(|entry| match entry {
+        tonic::metadata::KeyAndValueRef::Ascii(name, value) => {
+            Some((name.as_str().to_owned(), String::from_utf8_lossy(value.as_encoded_bytes()).into_owned()))
+        }
+        tonic::metadata::KeyAndValueRef::Binary(..) => None,
+    });
+    shared.requests.record(site, call, target, headers)
+}
+
+/// The bearer token of a call.
+pub(super) fn bearer(metadata: &MetadataMap) -> Option<&str> {
+    metadata.get("authorization")?.to_str().ok()?.strip_prefix("Bearer ")
+}
+
+fn connection<R>(request: &Request<R>) -> Option<Connection> {
+    request.extensions().get::<Connection>().cloned()
+}
+
+/// A stream that dies after so many batches; its first message is the schema.
+fn dying(stream: DataStream, fault: StreamFault, connection: Option<Connection>) -> DataStream {
+    let state = (stream, fault.batches.saturating_add(1), Some(fault.end), connection);
+    Box::pin(futures::stream::unfold(state, |(mut stream, left, end, connection)| async move {
+        let end = end?;
+        if left > 0 {
+            let item = stream.next().await?;
+            return Some((item, (stream, left - 1, Some(end), connection)));
+        }
+        match (end, connection) {
+            (StreamEnd::Cut, Some(connection)) => {
+                connection.cut.cancel();
+                std::future::pending().await
+            }
+            (StreamEnd::Cut, None) => Some((Err(Status::unavailable("connection cut")), (stream, 0, None, None))),
+            (StreamEnd::Error(text), connection) => Some((Err(Status::internal(text)), (stream, 0, None, connection))),
+        }
+    }))
 }
 
 /// SQL text of a descriptor, or the name of its command.
@@ -65,16 +128,23 @@ pub(super) fn statement_of_ticket(ticket: &Ticket) -> String {
     let sql = TicketStatementQuery::decode(&*any.value)
         .ok()
         .and_then(|t| String::from_utf8(t.statement_handle.to_vec()).ok())
-        .and_then(|handle| handle.split('&').nth(3).and_then(|sql| STANDARD.decode(sql).ok()))
-        .and_then(|sql| String::from_utf8(sql).ok());
+        .and_then(|handle| {
+            let sql = handle.splitn(4, '&').nth(3)?;
+            // Older builds put the text there as it is.
+            let decoded = STANDARD.decode(sql).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+            Some(decoded.unwrap_or_else(|| sql.to_owned()))
+        });
     sql.unwrap_or_else(|| any.type_url.rsplit('.').next().unwrap_or_default().to_owned())
 }
 
 #[tonic::async_trait]
-impl<T: FlightService> FlightService for Gateway<T> {
+impl<T: FlightService> FlightService for Gateway<T>
+where
+    T::DoGetStream: 'static,
+{
     type HandshakeStream = T::HandshakeStream;
     type ListFlightsStream = T::ListFlightsStream;
-    type DoGetStream = T::DoGetStream;
+    type DoGetStream = DataStream;
     type DoPutStream = T::DoPutStream;
     type DoActionStream = T::DoActionStream;
     type ListActionsStream = T::ListActionsStream;
@@ -93,8 +163,11 @@ impl<T: FlightService> FlightService for Gateway<T> {
     }
 
     async fn get_flight_info(&self, request: Request<FlightDescriptor>) -> Result<Response<FlightInfo>, Status> {
-        self.admit("GetFlightInfo", &statement_of(request.get_ref()), &request).await?;
-        self.inner.get_flight_info(request).await
+        let target = statement_of(request.get_ref());
+        self.admit("GetFlightInfo", &target, &request).await?;
+        let connection = connection(&request);
+        let answer = self.inner.get_flight_info(request).await;
+        self.answered(&format!("GetFlightInfo {target}"), connection, answer).await
     }
 
     async fn poll_flight_info(&self, request: Request<FlightDescriptor>) -> Result<Response<PollInfo>, Status> {
@@ -107,8 +180,18 @@ impl<T: FlightService> FlightService for Gateway<T> {
     }
 
     async fn do_get(&self, request: Request<Ticket>) -> Result<Response<Self::DoGetStream>, Status> {
-        self.admit("DoGet", &statement_of_ticket(request.get_ref()), &request).await?;
-        self.inner.do_get(request).await
+        let target = statement_of_ticket(request.get_ref());
+        self.admit("DoGet", &target, &request).await?;
+        let connection = connection(&request);
+        let answer = self.inner.do_get(request).await?;
+        let fault = self.shared.faults.stream_fault(self.site, &format!("DoGet {target}"));
+        Ok(answer.map(|stream| {
+            let stream: DataStream = Box::pin(stream);
+            match fault {
+                Some(fault) => dying(stream, fault, connection),
+                None => stream,
+            }
+        }))
     }
 
     async fn do_put(&self, request: Request<Streaming<FlightData>>) -> Result<Response<Self::DoPutStream>, Status> {
@@ -119,7 +202,9 @@ impl<T: FlightService> FlightService for Gateway<T> {
     async fn do_action(&self, request: Request<FlightAction>) -> Result<Response<Self::DoActionStream>, Status> {
         let name = request.get_ref().r#type.clone();
         self.admit("DoAction", &name, &request).await?;
-        self.inner.do_action(request).await
+        let connection = connection(&request);
+        let answer = self.inner.do_action(request).await;
+        self.answered(&format!("DoAction {name}"), connection, answer).await
     }
 
     async fn list_actions(&self, request: Request<Empty>) -> Result<Response<Self::ListActionsStream>, Status> {

@@ -1,66 +1,113 @@
 //! Arrow Flight SQL of FE and BE, each on its own port.
 //!
-//! The FE runs a statement at `GetFlightInfo` and names where its rows are: itself for what it holds as text, the BE
-//! for queries over tables. Rows stream from the running plan, so that a slow reader holds the plan back.
+//! The FE runs a statement at `GetFlightInfo` and names where its rows are: itself for what it holds as text, a BE for
+//! queries over tables. Rows stream from the running plan, so that a slow reader holds the plan back. What a build
+//! allows to tokens and connections is in [`config`] and [`tokens`]; what is kept for a connection, in [`sessions`].
 
 mod backend;
 mod catalog;
+mod columns;
+mod config;
+mod errors;
 mod frontend;
 mod gateway;
+mod options;
+mod raw;
+mod replay;
 mod results;
 mod sessions;
+mod statement;
 mod stop;
+mod tokens;
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use arrow_flight::FlightData;
 use arrow_flight::encode::FlightDataEncoderBuilder;
 use arrow_flight::error::FlightError;
-use arrow_flight::flight_service_server::{FlightService, FlightServiceServer};
+use arrow_flight::flight_service_server::FlightServiceServer;
 use futures::{Stream, StreamExt, TryStreamExt};
 use tokio::net::TcpListener;
 use tokio_stream::wrappers::TcpListenerStream;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
+use tonic::body::Body;
+use tonic::codegen::{Service, http};
+use tonic::server::NamedService;
 use tonic::transport::Server;
 
+pub use self::config::{FlightArgs, FlightConfig};
 use self::gateway::Gateway;
 pub(crate) use self::results::FlightResults;
-pub(crate) use self::sessions::FlightSessions;
+pub(crate) use self::tokens::FlightSessions;
 use crate::faults::Site;
 use crate::shared::Shared;
 
-/// Rows of a batch (`arrow_flight_result_sink_buffer_size_rows`).
-const BATCH_ROWS: usize = 32_768;
-/// Size at which the encoder would cut a batch of that many rows again; Doris does not.
+/// Size at which the encoder would cut a batch again; Doris does not.
 const MAX_MESSAGE_BYTES: usize = 1 << 30;
 /// Largest request message.
 const MAX_REQUEST_BYTES: usize = 64 * 1024 * 1024;
+/// Time between two looks for connections and results that are past their time.
+const SWEEP: Duration = Duration::from_secs(1);
+/// HTTP/2 windows and frames: what is sent is large, so are they.
+const WINDOW: u32 = 16 << 20;
+const FRAME: u32 = 1 << 20;
 
 type DataStream = Pin<Box<dyn Stream<Item = Result<FlightData, Status>> + Send>>;
 type BatchStream = Pin<Box<dyn Stream<Item = Result<RecordBatch, Status>> + Send>>;
 
-/// Serves the FE until `stop`.
+/// Serves an FE until `stop`.
 pub(crate) async fn serve_fe(listener: TcpListener, shared: Arc<Shared>, stop: CancellationToken) {
     let inner = frontend::Frontend::new(Arc::clone(&shared));
-    serve(listener, Gateway::new(inner, shared, Site::FeFlight), stop).await;
+    let gateway = Gateway::new(inner, Arc::clone(&shared), Site::FeFlight);
+    let service = FlightServiceServer::new(gateway).max_decoding_message_size(MAX_REQUEST_BYTES);
+    tokio::select! {
+        () = serve(listener, service, stop) => {}
+        () = sweep(&shared) => {}
+    }
 }
 
-/// Serves the BE until `stop`.
+/// Serves a BE until `stop`.
 pub(crate) async fn serve_be(listener: TcpListener, shared: Arc<Shared>, stop: CancellationToken) {
     let inner = backend::Backend::new(Arc::clone(&shared));
-    serve(listener, Gateway::new(inner, shared, Site::BeFlight), stop).await;
+    let gateway = Gateway::new(inner, Arc::clone(&shared), Site::BeFlight);
+    let service = FlightServiceServer::new(gateway).max_decoding_message_size(MAX_REQUEST_BYTES);
+    serve(listener, raw::RawReplay::new(service, shared), stop).await;
 }
 
-async fn serve<T: FlightService>(listener: TcpListener, gateway: Gateway<T>, stop: CancellationToken) {
+/// Ends idle connections, old tokens and results that nobody reads, also when nobody asks.
+async fn sweep(shared: &Shared) {
+    let mut ticks = tokio::time::interval(SWEEP);
+    loop {
+        ticks.tick().await;
+        shared.flight_sessions.sweep(&shared.engine);
+        shared.flight_results.sweep(shared.engine.config().clock.now_ms());
+    }
+}
+
+async fn serve<S>(listener: TcpListener, service: S, stop: CancellationToken)
+where
+    S: Service<http::Request<Body>, Response = http::Response<Body>, Error = std::convert::Infallible>
+        + NamedService
+        + Clone
+        + Send
+        + Sync
+        + 'static,
+    S::Future: Send + 'static,
+{
     // tonic runs each connection in a task of its own: the stream itself must end them.
     let on_stop = stop.clone();
     let incoming = TcpListenerStream::new(listener).map_ok(move |stream| stop::Stoppable::new(stream, on_stop.clone()));
-    let service = FlightServiceServer::new(gateway).max_decoding_message_size(MAX_REQUEST_BYTES);
-    let served = Server::builder().add_service(service).serve_with_incoming_shutdown(incoming, stop.cancelled());
+    let served = Server::builder()
+        .initial_stream_window_size(WINDOW)
+        .initial_connection_window_size(WINDOW)
+        .max_frame_size(FRAME)
+        .add_service(service)
+        .serve_with_incoming_shutdown(incoming, stop.cancelled());
     if let Err(error) = served.await {
         tracing::warn!(%error, "flight server ended");
     }

@@ -1,17 +1,33 @@
-//! A connection that breaks when its server stops.
+//! A connection that breaks when its server stops, or when a fault cuts it.
 
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
-use tonic::transport::server::{Connected, TcpConnectInfo};
+use tonic::transport::server::Connected;
+
+/// Polls for reading that pass between a cut and the break: what was sent before it is written out meanwhile.
+const ROUNDS: u8 = 2;
 
 pub(super) struct Stoppable {
     stream: TcpStream,
     stopped: Pin<Box<WaitForCancellationFutureOwned>>,
+    cut: CancellationToken,
+    is_cut: Pin<Box<WaitForCancellationFutureOwned>>,
+    rounds: u8,
+}
+
+/// What a call can know of, and do to, its connection.
+#[derive(Debug, Clone)]
+pub(super) struct Connection {
+    /// Address of the client.
+    pub peer: Option<SocketAddr>,
+    /// Breaks the connection.
+    pub cut: CancellationToken,
 }
 
 impl Stoppable {
@@ -19,7 +35,21 @@ impl Stoppable {
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "cannot set nodelay");
         }
-        Self { stream, stopped: Box::pin(stop.cancelled_owned()) }
+        let cut = CancellationToken::new();
+        let is_cut = Box::pin(cut.clone().cancelled_owned());
+        Self { stream, stopped: Box::pin(stop.cancelled_owned()), cut, is_cut, rounds: ROUNDS }
+    }
+
+    /// Whether a fault cut the connection; a round later each time, so that what was sent is written out.
+    fn check_cut(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
+        std::task::ready!(self.is_cut.as_mut().poll(cx));
+        if self.rounds > 0 {
+            self.rounds -= 1;
+            self.is_cut = Box::pin(self.cut.clone().cancelled_owned());
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(io::Error::new(io::ErrorKind::ConnectionAborted, "connection cut by a fault"))
     }
 
     fn check(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
@@ -31,16 +61,19 @@ impl Stoppable {
 }
 
 impl Connected for Stoppable {
-    type ConnectInfo = TcpConnectInfo;
+    type ConnectInfo = Connection;
 
-    fn connect_info(&self) -> TcpConnectInfo {
-        self.stream.connect_info()
+    fn connect_info(&self) -> Connection {
+        Connection { peer: self.stream.peer_addr().ok(), cut: self.cut.clone() }
     }
 }
 
 impl AsyncRead for Stoppable {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         self.check(cx)?;
+        if let Poll::Ready(error) = self.check_cut(cx) {
+            return Poll::Ready(Err(error));
+        }
         Pin::new(&mut self.stream).poll_read(cx, buf)
     }
 }

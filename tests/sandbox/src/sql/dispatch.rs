@@ -61,7 +61,7 @@ fn starts_query(cursor: &Cursor<'_>) -> bool {
 }
 
 /// `/*+ SET_VAR(k=v, ...) */` sets variables for one statement. Other hints are plan hints, which a result does not show.
-fn apply_hints(session: &mut Session, statement: &Statement) -> Result<bool, SqlError> {
+pub(super) fn apply_hints(session: &mut Session, statement: &Statement) -> Result<bool, SqlError> {
     let mut any = false;
     for hint in &statement.hints {
         let body = hint.trim();

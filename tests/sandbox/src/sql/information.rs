@@ -31,6 +31,7 @@ type Rows = Vec<Vec<Cell>>;
 /// Names of the served tables.
 pub(super) fn names(session: &Session) -> Vec<&'static str> {
     let mut names = vec![
+        "active_queries",
         "columns",
         "global_variables",
         "key_column_usage",
@@ -58,6 +59,7 @@ pub(super) fn table(session: &Session, name: &str) -> Result<RecordBatch, SqlErr
         return Err(SqlError::unknown_table("information_schema", name));
     }
     match lower.as_str() {
+        "active_queries" => batch(ACTIVE_QUERIES, active_queries(session)),
         "tables" => batch(TABLES, tables(session)?),
         "columns" => batch(COLUMNS, columns(session)?),
         "schemata" => batch(SCHEMATA, schemata(session)),
@@ -72,6 +74,19 @@ pub(super) fn table(session: &Session, name: &str) -> Result<RecordBatch, SqlErr
 }
 
 /// Column names; a `#` marks a BIGINT.
+const ACTIVE_QUERIES: &[&str] = &[
+    "QUERY_ID",
+    "QUERY_START_TIME",
+    "#QUERY_TIME_MS",
+    "#WORKLOAD_GROUP_ID",
+    "DATABASE",
+    "FRONTEND_INSTANCE",
+    "QUEUE_START_TIME",
+    "QUEUE_END_TIME",
+    "QUERY_STATUS",
+    "USER",
+    "SQL",
+];
 const TABLES: &[&str] = &[
     "TABLE_CATALOG",
     "TABLE_SCHEMA",
@@ -365,6 +380,29 @@ fn variables(session: &Session) -> Rows {
             vec![text(name), text(value), text(default), text(if changed { "1" } else { "0" })]
         })
         .collect()
+}
+
+/// Queries that run, or whose results an Arrow Flight SQL client has not read or released.
+fn active_queries(session: &Session) -> Rows {
+    let engine = &session.engine;
+    let now = engine.config().clock.now_ms();
+    let frontend = engine.topology().frontends.first().map_or_else(String::new, |n| n.host.clone());
+    let row = |query: crate::queries::ActiveQuery| {
+        vec![
+            text(query.query_id),
+            text(time_text(session, query.start_ms)),
+            Cell::Number(now - query.start_ms),
+            number(1),
+            text(query.database),
+            text(frontend.clone()),
+            Cell::Null,
+            Cell::Null,
+            text("RUNNING"),
+            text(query.user),
+            text(query.sql),
+        ]
+    };
+    engine.active_queries().into_iter().map(row).collect()
 }
 
 fn tso_status(session: &Session) -> Rows {

@@ -21,6 +21,7 @@ mod provider;
 mod query;
 mod relations;
 mod rewrite;
+mod shape;
 mod show;
 mod show_table;
 mod udf;
@@ -30,6 +31,7 @@ pub(crate) use dispatch::run;
 pub(crate) use expression::{CompiledExpr, ExprContext, compile_expression};
 pub(crate) use lexer::{Statement, statements as split};
 pub(crate) use query::plan_tablets;
+pub(crate) use shape::{Shape, shape};
 pub(crate) use variables::Variables;
 
 #[cfg(test)]

@@ -27,6 +27,7 @@ const KEPT: &[&str] = &[
     "min_load_replica_num",
     "replication_allocation",
     "replication_num",
+    "row_store_columns",
     "storage_format",
     "storage_medium",
     "storage_policy",
@@ -91,6 +92,15 @@ pub(super) fn check(
                         "replication num should be less than the number of available backends. replication num is {number}, available backend num is {backends}"
                     )));
                 }
+            }
+            // Reads of such a table are sent from encoded bytes, see `flight::replay`.
+            "sandbox.replay" => {
+                boolean(key, value)?;
+            }
+            "sandbox.replay.rows" => {
+                value
+                    .parse::<u64>()
+                    .map_err(|_| SqlError::detail(format!("Invalid value for property {key}: {value}")))?;
             }
             key if KEPT.contains(&key) => {}
             key if CHANGELOG.contains(&key) && profile == Profile::V5_0Changelog => {}

@@ -82,7 +82,7 @@ pub(super) fn now_text(session: &Session, digits: u8) -> String {
     format_datetime((now + zone.offset_at(now.div_euclid(1000)) * 1000) * 1000, digits)
 }
 
-fn parse(tokens: Vec<Token>) -> Result<Box<Query>, SqlError> {
+pub(super) fn parse(tokens: Vec<Token>) -> Result<Box<Query>, SqlError> {
     let mut parser = dialect::parser(tokens);
     let query = parser.parse_query().map_err(|error| SqlError::syntax(parser_text(&error)))?;
     if parser.peek_token_ref().token != Token::EOF {
