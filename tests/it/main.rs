@@ -7,6 +7,7 @@
 
 mod changelog;
 mod cli;
+mod conformance;
 mod harness;
 mod mirror;
 mod read;
