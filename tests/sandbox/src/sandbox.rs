@@ -207,6 +207,7 @@ impl SandboxBuilder {
         engine.set_topology(topology(&host, &addresses));
         let (faults, requests) = (Faults::default(), Requests::default());
         let (flight_sessions, flight_results) = (Arc::default(), Arc::default());
+        let groups = Arc::<crate::load::GroupCommits>::default();
         let node = |node: NodeId| {
             Arc::new(Shared {
                 node,
@@ -216,6 +217,7 @@ impl SandboxBuilder {
                 host: host.clone(),
                 addresses,
                 error_logs: crate::load::ErrorLogs::default(),
+                groups: Arc::clone(&groups),
                 flight_sessions: Arc::clone(&flight_sessions),
                 flight_results: Arc::clone(&flight_results),
             })
@@ -234,6 +236,7 @@ impl SandboxBuilder {
         servers.spawn(mysql::serve(mysql.0, Arc::clone(&shared)));
         servers.spawn(flight::serve_fe(fe_flight.0, Arc::clone(&shared), stop.clone()));
         servers.spawn(flight::serve_be(be_flight.0, backend, stop));
+        servers.spawn(crate::load::GroupCommits::run(groups, Arc::clone(&shared.engine)));
         servers.spawn(sweep(Arc::clone(&shared.engine)));
         Ok(sandbox)
     }
@@ -320,6 +323,7 @@ impl Drop for Sandbox {
     fn drop(&mut self) {
         self.stop.cancel();
         self.servers.abort_all();
+        self.shared.groups.commit_all(&self.shared.engine);
     }
 }
 

@@ -9,7 +9,7 @@ use crate::engine::{Engine, Profile, Protocol, StatementResult};
 use crate::error::SqlError;
 use crate::faults::{NodeFaults, NodeId, NodeRequests};
 use crate::flight::{FlightResults, FlightSessions};
-use crate::load::ErrorLogs;
+use crate::load::{ErrorLogs, GroupCommits};
 use crate::types::{TextStyle, text_value};
 
 /// Addresses of the servers.
@@ -38,6 +38,8 @@ pub(crate) struct Shared {
     /// The node's own addresses; those of the other side are of its first node.
     pub addresses: Addresses,
     pub error_logs: ErrorLogs,
+    /// Loads that wait for a shared commit, of the whole cluster.
+    pub groups: Arc<GroupCommits>,
     /// Tokens: an FE's own. A BE sees those of the first FE.
     pub flight_sessions: Arc<FlightSessions>,
     /// Results wait here for whichever BE is asked: a BE pulls what another one holds.

@@ -28,10 +28,6 @@ impl ErrorRows {
         }
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     pub fn first(&self) -> Option<&str> {
         self.0.first().map(String::as_str)
     }

@@ -3,14 +3,26 @@
 //! Parsing is pure and happens in two steps, as on a BE: [`LoadHead`] before the transaction begins and
 //! [`LoadPlan`] after it.
 
+mod columns;
+mod plan;
+
 use std::time::Duration;
 
 use http::HeaderMap;
+use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
+
+pub use self::columns::ColumnItem;
+pub use self::plan::{CsvOptions, JsonOptions, LoadPlan, MergeKind};
+use crate::engine::Profile;
 
 /// Seconds a load may last when the request does not say (`stream_load_default_timeout_second`).
 const DEFAULT_TIMEOUT_SECONDS: u64 = 259_200;
 /// Upper bound of the `timeout` header (`max_stream_load_timeout_second`).
 const MAX_TIMEOUT_SECONDS: i64 = 259_200;
+/// `streaming_load_max_mb` in bytes.
+const MAX_BODY_BYTES: u64 = 10_240 * 1024 * 1024;
+/// `streaming_load_json_max_mb` in bytes: a document that is not read by line is held whole.
+pub(super) const MAX_JSON_BYTES: u64 = 100 * 1024 * 1024;
 
 /// A refusal of a header: a Doris status code name and the text that follows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,8 +38,12 @@ impl HeaderError {
         Self { code: "INVALID_ARGUMENT", message: message.into() }
     }
 
+    fn limit(message: impl Into<String>) -> Self {
+        Self { code: "EXCEEDED_LIMIT", message: message.into() }
+    }
+
     /// An FE-side refusal, which a BE passes on in thrift form.
-    fn analysis(message: impl AsRef<str>) -> Self {
+    pub fn analysis(message: impl AsRef<str>) -> Self {
         Self { code: "ANALYSIS_ERROR", message: format!("TStatus: errCode = 2, detailMessage = {}", message.as_ref()) }
     }
 
@@ -49,82 +65,72 @@ pub enum Format {
     Json,
     /// One Arrow IPC stream.
     Arrow,
+    /// One Parquet file.
+    Parquet,
 }
 
-/// What the rows of the body do to the table (`merge_type`).
+/// Compression of the whole body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum MergeKind {
-    /// Rows are written.
+pub enum Compression {
+    /// None.
     #[default]
-    Append,
-    /// Rows of the body delete the rows with their keys.
-    Delete,
+    Plain,
+    /// Any number of gzip members.
+    Gzip,
+    /// LZ4 frames.
+    Lz4Frame,
+    /// Blocks of LZ4 with big-endian lengths, as Hadoop writes them.
+    Lz4Block,
+    /// Raw deflate.
+    Deflate,
+    /// Zstandard frames.
+    Zstd,
+}
+
+/// A mode of group commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GroupMode {
+    /// The answer comes as soon as the rows are kept, before they are visible.
+    Async,
+    /// The answer comes when the shared commit is visible.
+    Sync,
+}
+
+impl GroupMode {
+    /// The mode of this name; `None` for `off_mode` and anything else.
+    pub fn of(name: &str) -> Option<Self> {
+        match name.to_ascii_lowercase().as_str() {
+            "async_mode" => Some(Self::Async),
+            "sync_mode" => Some(Self::Sync),
+            _ => None,
+        }
+    }
+}
+
+/// Whether a load joins a group commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GroupRequest {
+    /// No: the header says so, or the load is of a kind that cannot.
+    Off,
+    /// The header says so.
+    Mode(GroupMode),
+    /// The property `group_commit_mode` of the table decides.
+    Table,
 }
 
 /// The headers a BE looks at before it begins the transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoadHead {
-    /// Given label; empty counts as absent.
-    pub label: Option<String>,
     /// `two_phase_commit: true`.
     pub two_phase: bool,
     /// Format of the body.
     pub format: Format,
-    /// Body is gzip.
-    pub gzip: bool,
+    /// Compression of the body.
+    pub compression: Compression,
+    /// Bytes of the body, when it announces them.
+    pub length: Option<u64>,
     /// How long the transaction may stay in PREPARE.
     pub timeout: Duration,
-    /// Echoed text.
-    pub comment: String,
-}
-
-/// The headers that describe how rows are read, checked after the transaction began.
-#[derive(Debug, Clone, PartialEq)]
-pub struct LoadPlan {
-    /// Column names of the body, in order; `None` means the table's columns.
-    pub columns: Option<Vec<String>>,
-    /// Hidden columns that follow the table's columns; only effective without `columns`.
-    pub hidden_columns: Vec<String>,
-    /// Text options.
-    pub csv: CsvOptions,
-    /// JSON options.
-    pub json: JsonOptions,
-    /// Share of filtered rows above which the load fails.
-    pub max_filter_ratio: f64,
-    /// Unconvertible values filter their row instead of becoming NULL.
-    pub strict_mode: bool,
-    /// Zone of zoned timestamps.
-    pub timezone: Option<String>,
-    /// Effect of the rows.
-    pub merge: MergeKind,
-}
-
-/// How separated text is read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CsvOptions {
-    /// Between fields.
-    pub separator: Vec<u8>,
-    /// Between lines.
-    pub delimiter: Vec<u8>,
-    /// Byte around fields.
-    pub enclose: Option<u8>,
-    /// Byte that makes the next one plain inside an enclosed field.
-    pub escape: Option<u8>,
-    /// Leading lines to pass over.
-    pub skip_lines: usize,
-    /// Strip one pair of `"` around a field.
-    pub trim_double_quotes: bool,
-    /// An empty field is NULL.
-    pub empty_field_as_null: bool,
-}
-
-/// How JSON is read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct JsonOptions {
-    /// One document per line.
-    pub by_line: bool,
-    /// A document is an array of rows.
-    pub strip_outer_array: bool,
 }
 
 /// Text of a header; absent and empty are the same to Doris.
@@ -137,17 +143,61 @@ fn flag(headers: &HeaderMap, name: &str) -> bool {
     text(headers, name).is_some_and(|v| v.eq_ignore_ascii_case("true"))
 }
 
+/// A header that must be an `int`.
+fn integer(headers: &HeaderMap, name: &str) -> Result<Option<i32>, HeaderError> {
+    let Some(value) = text(headers, name) else { return Ok(None) };
+    value.parse().map(Some).map_err(|_| HeaderError::invalid(format!("Invalid {name} format, {value}")))
+}
+
+fn is_chunked(headers: &HeaderMap) -> bool {
+    headers
+        .get(TRANSFER_ENCODING)
+        .is_some_and(|v| v.as_bytes().to_ascii_lowercase().windows(7).any(|w| w == b"chunked"))
+}
+
+/// What the headers say about group commit. A BE looks at this before anything else.
+///
+/// # Errors
+/// An unknown mode, or a label together with a mode.
+pub fn group_commit(headers: &HeaderMap) -> Result<GroupRequest, HeaderError> {
+    let mode = text(headers, "group_commit");
+    let known = |m: &str| ["async_mode", "sync_mode", "off_mode"].iter().any(|k| m.eq_ignore_ascii_case(k));
+    if mode.is_some_and(|m| !known(m)) {
+        return Err(HeaderError::invalid("group_commit can only be [async_mode, sync_mode, off_mode]"));
+    }
+    // Doris falls back to an ordinary load without a word in these cases.
+    let update_mode = text(headers, "unique_key_update_mode").is_some_and(|m| {
+        m.eq_ignore_ascii_case("UPDATE_FIXED_COLUMNS") || m.eq_ignore_ascii_case("UPDATE_FLEXIBLE_COLUMNS")
+    });
+    let empty = text(headers, CONTENT_LENGTH.as_str()).is_none_or(|l| l.parse() == Ok(0)) && !is_chunked(headers);
+    let falls_back = mode.is_some_and(|m| m.eq_ignore_ascii_case("off_mode"))
+        || empty
+        || text(headers, "two_phase_commit") == Some("true")
+        || flag(headers, "partial_columns")
+        || text(headers, "partitions").is_some()
+        || text(headers, "temporary_partitions").is_some()
+        || update_mode;
+    if falls_back {
+        return Ok(GroupRequest::Off);
+    }
+    let labelled = text(headers, "label").is_some();
+    match mode.and_then(GroupMode::of) {
+        Some(_) if labelled => Err(HeaderError::invalid("label and group_commit can't be set at the same time")),
+        Some(mode) => Ok(GroupRequest::Mode(mode)),
+        // A load with a label of its own cannot share another's.
+        None if labelled => Ok(GroupRequest::Off),
+        None => Ok(GroupRequest::Table),
+    }
+}
+
 impl LoadHead {
     /// Reads the headers of the first step.
     ///
     /// # Errors
     /// The refusal of the first offending header, in the order a BE checks them.
-    pub fn parse(headers: &HeaderMap) -> Result<Self, HeaderError> {
-        // Exactly this spelling: with any other the load is an ordinary one.
-        let two_phase = text(headers, "two_phase_commit") == Some("true");
-        let label = text(headers, "label").map(str::to_owned);
-        check_group_commit(headers, two_phase, label.is_some())?;
-        let (format, gzip) = parse_format(headers)?;
+    pub fn parse(headers: &HeaderMap, profile: Profile) -> Result<Self, HeaderError> {
+        let (format, compression) = parse_format(headers, profile)?;
+        let length = check_framing(headers, format)?;
         let timeout = match text(headers, "timeout") {
             None => DEFAULT_TIMEOUT_SECONDS,
             Some(v) => match v.parse::<i64>() {
@@ -161,39 +211,60 @@ impl LoadHead {
             },
         };
         Ok(Self {
-            label,
-            two_phase,
+            // Exactly this spelling: with any other the load is an ordinary one.
+            two_phase: text(headers, "two_phase_commit") == Some("true"),
             format,
-            gzip,
+            compression,
+            length,
             timeout: Duration::from_secs(timeout),
-            comment: text(headers, "comment").unwrap_or_default().to_owned(),
         })
     }
 }
 
-fn check_group_commit(headers: &HeaderMap, two_phase: bool, labelled: bool) -> Result<(), HeaderError> {
-    let Some(mode) = text(headers, "group_commit") else { return Ok(()) };
-    let mode = mode.to_ascii_lowercase();
-    if !matches!(mode.as_str(), "async_mode" | "sync_mode" | "off_mode") {
-        return Err(HeaderError::invalid("group_commit can only be [async_mode, sync_mode, off_mode]"));
+/// Exactly one of `Content-Length` and `Transfer-Encoding: chunked`, and not too long. Returns the length.
+fn check_framing(headers: &HeaderMap, format: Format) -> Result<Option<u64>, HeaderError> {
+    let chunked = is_chunked(headers);
+    let length = headers.get(CONTENT_LENGTH).map(|v| String::from_utf8_lossy(v.as_bytes()).trim().to_owned());
+    let Some(length) = length.filter(|l| !l.is_empty()) else {
+        return if chunked {
+            Ok(None)
+        } else {
+            Err(HeaderError::invalid(
+                "content_length is empty and transfer-encoding!=chunked, please set content_length or transfer-encoding=chunked",
+            ))
+        };
+    };
+    let Ok(bytes) = length.parse::<u64>() else {
+        return Err(HeaderError::invalid(format!("invalid HTTP header CONTENT_LENGTH={length}: stol")));
+    };
+    // Here only the header counts, not the default that makes a load without both headers one by line.
+    let by_line = flag(headers, "read_json_by_line");
+    if format == Format::Json && !by_line && bytes > MAX_JSON_BYTES {
+        return Err(json_too_large(bytes));
     }
-    // Doris falls back to an ordinary load without a word in these cases.
-    let update_mode = text(headers, "unique_key_update_mode").is_some_and(|m| !m.eq_ignore_ascii_case("UPSERT"));
-    let falls_back = mode == "off_mode"
-        || two_phase
-        || flag(headers, "partial_columns")
-        || text(headers, "partitions").is_some()
-        || text(headers, "temporary_partitions").is_some()
-        || update_mode;
-    match (falls_back, labelled) {
-        (true, _) => Ok(()),
-        (false, true) => Err(HeaderError::invalid("label and group_commit can't be set at the same time")),
-        (false, false) => Err(HeaderError::unsupported("group_commit")),
+    if bytes > MAX_BODY_BYTES {
+        return Err(HeaderError::limit(format!(
+            "body size {bytes} exceed BE's conf `streaming_load_max_mb` {MAX_BODY_BYTES}. increase it if you are sure this load is reasonable"
+        )));
     }
+    if chunked {
+        return Err(HeaderError::invalid("please do not set both content_length and transfer-encoding"));
+    }
+    Ok(Some(bytes))
 }
 
-fn parse_format(headers: &HeaderMap) -> Result<(Format, bool), HeaderError> {
+/// Refusal of a document that would have to be held whole.
+pub(super) fn json_too_large(bytes: u64) -> HeaderError {
+    HeaderError::limit(format!(
+        "json body size {bytes} exceed BE's conf `streaming_load_json_max_mb` {MAX_JSON_BYTES}. increase it if you are sure this load is reasonable"
+    ))
+}
+
+fn parse_format(headers: &HeaderMap, profile: Profile) -> Result<(Format, Compression), HeaderError> {
     let name = text(headers, "format").unwrap_or("csv");
+    let compression = text(headers, "compress_type").map(str::to_ascii_lowercase);
+    // Builds before 4.0 know neither zstd nor JSON in compressed form.
+    let newer = profile >= Profile::V4_0;
     let unknown =
         || HeaderError { code: "DATA_FILE_TYPE_ERROR", message: format!("unknown data format, format={name}") };
     let format = match name.to_ascii_lowercase().as_str() {
@@ -202,205 +273,32 @@ fn parse_format(headers: &HeaderMap) -> Result<(Format, bool), HeaderError> {
         "csv_with_names_and_types" => Format::Csv { header_lines: 2 },
         "json" => Format::Json,
         "arrow" => Format::Arrow,
-        "parquet" | "orc" | "hive_text" | "wal" => {
+        "parquet" => Format::Parquet,
+        "orc" | "hive_text" | "wal" => {
             return Err(HeaderError::unsupported(format!("format {name}")));
         }
         _ => return Err(unknown()),
     };
-    let encoded = text(headers, "content-encoding").is_some_and(|v| v.eq_ignore_ascii_case("gzip"));
-    let gzip = match text(headers, "compress_type").map(str::to_ascii_lowercase).as_deref() {
-        None => encoded,
-        Some("gz") => true,
-        Some(
-            other @ ("lzo" | "bz2" | "lz4" | "lz4frame" | "lz4_block" | "lzop" | "snappy_block" | "deflate" | "zstd"),
-        ) => {
+    match format {
+        // Their compression is inside; a BE does not look at the header.
+        Format::Arrow | Format::Parquet => return Ok((format, Compression::Plain)),
+        Format::Json if compression.is_some() && !newer => return Err(unknown()),
+        Format::Csv { .. } | Format::Json => {}
+    }
+    let compression = match compression.as_deref() {
+        None if text(headers, "content-encoding").is_some_and(|v| v.eq_ignore_ascii_case("gzip")) => Compression::Gzip,
+        None => Compression::Plain,
+        Some("gz") => Compression::Gzip,
+        Some("lz4" | "lz4frame") => Compression::Lz4Frame,
+        Some("lz4_block") => Compression::Lz4Block,
+        Some("deflate") => Compression::Deflate,
+        Some("zstd") if newer => Compression::Zstd,
+        Some(other @ ("lzo" | "bz2" | "lzop" | "snappy_block")) => {
             return Err(HeaderError::unsupported(format!("compress_type {other}")));
         }
         Some(_) => return Err(unknown()),
     };
-    Ok((format, gzip))
-}
-
-impl LoadPlan {
-    /// Reads the headers of the second step.
-    ///
-    /// # Errors
-    /// The refusal of the first offending header; features of Doris that the sandbox lacks are refused by name.
-    pub fn parse(headers: &HeaderMap) -> Result<Self, HeaderError> {
-        let strict_mode = match text(headers, "strict_mode") {
-            None => false,
-            Some(v) if v.eq_ignore_ascii_case("true") => true,
-            Some(v) if v.eq_ignore_ascii_case("false") => false,
-            Some(_) => return Err(HeaderError::invalid("Invalid strict mode format. Must be bool type")),
-        };
-        let csv = parse_csv(headers)?;
-        if text(headers, "partitions").is_some() && text(headers, "temporary_partitions").is_some() {
-            return Err(HeaderError::invalid("Can not specify both partitions and temporary partitions"));
-        }
-        let merge = parse_merge(headers)?;
-        refuse_missing_features(headers)?;
-        let max_filter_ratio = match text(headers, "max_filter_ratio") {
-            None => 0.0,
-            Some(v) => v.parse::<f64>().ok().filter(|r| (0.0..=1.0).contains(r)).ok_or_else(|| {
-                HeaderError::invalid(format!("Invalid max_filter_ratio {v}: must be a number between 0 and 1"))
-            })?,
-        };
-        let columns = text(headers, "columns").map(parse_columns).transpose()?;
-        let hidden_columns = match (&columns, text(headers, "hidden_columns")) {
-            (None, Some(list)) => parse_hidden_columns(list)?,
-            _ => Vec::new(),
-        };
-        let strip_outer_array = flag(headers, "strip_outer_array");
-        let by_line = match (text(headers, "read_json_by_line"), text(headers, "strip_outer_array")) {
-            (None, None) => true,
-            _ => flag(headers, "read_json_by_line"),
-        };
-        let timezone = text(headers, "timezone").or_else(|| text(headers, "time_zone")).map(str::to_owned);
-        Ok(Self {
-            columns,
-            hidden_columns,
-            csv,
-            json: JsonOptions { by_line, strip_outer_array },
-            max_filter_ratio,
-            strict_mode,
-            timezone,
-            merge,
-        })
-    }
-}
-
-fn parse_csv(headers: &HeaderMap) -> Result<CsvOptions, HeaderError> {
-    let single = |name: &str| match text(headers, name) {
-        None => Ok(None),
-        Some(v) if v.len() == 1 => Ok(v.bytes().next()),
-        Some(v) => Err(HeaderError::invalid(format!("{name} must be single-char, actually is {v}"))),
-    };
-    let enclose = single("enclose")?;
-    let escape = single("escape")?.or(enclose.map(|_| b'\\'));
-    let skip_lines = match text(headers, "skip_lines") {
-        None => 0,
-        Some(v) => v
-            .parse::<i64>()
-            .ok()
-            .and_then(|n| usize::try_from(n).ok())
-            .ok_or_else(|| HeaderError::invalid(format!("Invalid 'skip_lines': {v}")))?,
-    };
-    Ok(CsvOptions {
-        separator: separator(headers, "column_separator", b"\t")?,
-        delimiter: separator(headers, "line_delimiter", b"\n")?,
-        enclose,
-        escape,
-        skip_lines,
-        trim_double_quotes: flag(headers, "trim_double_quotes"),
-        empty_field_as_null: flag(headers, "empty_field_as_null"),
-    })
-}
-
-/// A separator as written, or `\x` followed by hex digits (also repeated: `\x01\x02`).
-fn separator(headers: &HeaderMap, name: &str, default: &[u8]) -> Result<Vec<u8>, HeaderError> {
-    // Not trimmed: a blank may be the separator. An empty header counts as absent.
-    let Some(raw) = headers.get(name).map(|v| v.as_bytes()).filter(|v| !v.is_empty()) else {
-        return Ok(default.to_vec());
-    };
-    let hex_form = raw.len() >= 2 && raw[0] == b'\\' && raw[1].eq_ignore_ascii_case(&b'x');
-    if !hex_form {
-        return Ok(raw.to_vec());
-    }
-    let digits: Vec<u8> = String::from_utf8_lossy(raw).replace("\\x", "").replace("\\X", "").into_bytes();
-    if digits.is_empty() {
-        return Err(HeaderError::analysis("Hex str is empty"));
-    }
-    if !digits.iter().all(u8::is_ascii_hexdigit) {
-        return Err(HeaderError::analysis("Hex str format error"));
-    }
-    if !digits.len().is_multiple_of(2) {
-        return Err(HeaderError::analysis("Hex str length error"));
-    }
-    let nibble = |d: u8| char::from(d).to_digit(16).unwrap_or_default() as u8;
-    Ok(digits.chunks(2).map(|pair| nibble(pair[0]) << 4 | nibble(pair[1])).collect())
-}
-
-fn parse_merge(headers: &HeaderMap) -> Result<MergeKind, HeaderError> {
-    let condition = text(headers, "delete").is_some();
-    let given = text(headers, "merge_type");
-    match given.unwrap_or("APPEND").to_ascii_uppercase().as_str() {
-        "MERGE" if !condition => Err(HeaderError::invalid("Excepted DELETE ON clause when merge type is MERGE.")),
-        "MERGE" => Err(HeaderError::unsupported("merge_type MERGE")),
-        "APPEND" | "DELETE" if condition => {
-            Err(HeaderError::invalid("Not support DELETE ON clause when merge type is not MERGE."))
-        }
-        "APPEND" => Ok(MergeKind::Append),
-        "DELETE" => Ok(MergeKind::Delete),
-        _ => Err(HeaderError::invalid(format!("Invalid merge type {}", given.unwrap_or_default()))),
-    }
-}
-
-/// Features that would change the outcome; accepting them silently would be a lie.
-fn refuse_missing_features(headers: &HeaderMap) -> Result<(), HeaderError> {
-    let mode = text(headers, "unique_key_update_mode");
-    match mode.map(str::to_ascii_uppercase).as_deref() {
-        None | Some("UPSERT") => {}
-        Some("UPDATE_FIXED_COLUMNS" | "UPDATE_FLEXIBLE_COLUMNS") => {
-            return Err(HeaderError::unsupported("partial column update"));
-        }
-        Some(_) => {
-            return Err(HeaderError::invalid(format!("Invalid unique_key_update_mode {}", mode.unwrap_or_default())));
-        }
-    }
-    if mode.is_none() && flag(headers, "partial_columns") {
-        return Err(HeaderError::unsupported("partial column update"));
-    }
-    if let Some(v) = text(headers, "partial_update_new_key_behavior")
-        && !v.eq_ignore_ascii_case("APPEND")
-        && !v.eq_ignore_ascii_case("ERROR")
-    {
-        return Err(HeaderError::invalid(format!(
-            "Invalid partial_update_new_key_behavior {v}, must be one of {{'APPEND', 'ERROR'}}"
-        )));
-    }
-    for name in
-        ["where", "function_column.sequence_col", "partitions", "temporary_partitions", "jsonpaths", "json_root"]
-    {
-        if text(headers, name).is_some() {
-            return Err(HeaderError::unsupported(format!("the header {name}")));
-        }
-    }
-    for name in ["negative", "load_to_single_tablet", "fuzzy_parse"] {
-        if flag(headers, name) {
-            return Err(HeaderError::unsupported(format!("the header {name}")));
-        }
-    }
-    Ok(())
-}
-
-/// Splits `a, ``b``, c` into names.
-fn parse_columns(list: &str) -> Result<Vec<String>, HeaderError> {
-    let inner = list.strip_prefix('(').and_then(|l| l.strip_suffix(')')).unwrap_or(list);
-    let mut names = Vec::new();
-    let mut current = String::new();
-    let mut quoted = false;
-    for c in inner.chars() {
-        match c {
-            '`' => quoted = !quoted,
-            ',' if !quoted => names.push(std::mem::take(&mut current)),
-            '=' if !quoted => return Err(HeaderError::unsupported("expressions in the header columns")),
-            _ => current.push(c),
-        }
-    }
-    names.push(current);
-    let names: Vec<String> = names.into_iter().map(|n| n.trim().to_owned()).collect();
-    if quoted || names.iter().any(String::is_empty) {
-        return Err(HeaderError::analysis(format!("Syntax error in columns: {list}")));
-    }
-    Ok(names)
-}
-
-fn parse_hidden_columns(list: &str) -> Result<Vec<String>, HeaderError> {
-    let names: Vec<String> = list.split(',').map(|n| n.trim().to_owned()).filter(|n| !n.is_empty()).collect();
-    match names.iter().find(|n| !n.eq_ignore_ascii_case("__DORIS_DELETE_SIGN__")) {
-        None => Ok(names),
-        Some(other) => Err(HeaderError::unsupported(format!("the hidden column {other}"))),
-    }
+    Ok((format, compression))
 }
 
 #[cfg(test)]

@@ -1,6 +1,10 @@
 //! JSON rows without loss: numbers keep their digits, because no value passes through a double.
 
+mod path;
+
 use std::borrow::Cow;
+
+pub use self::path::JsonPath;
 
 /// Nesting beyond which a document is refused.
 const MAX_DEPTH: usize = 128;
@@ -15,7 +19,7 @@ pub enum Value<'a> {
     /// A string, unescaped.
     Text(Cow<'a, str>),
     /// An object or an array, as written.
-    Nested(&'a str),
+    Nested(Cow<'a, str>),
 }
 
 /// Reads JSON text from its start.
@@ -37,6 +41,11 @@ impl<'a> Scanner<'a> {
     /// Reads `text`.
     pub fn new(text: &'a str) -> Self {
         Self { text, at: 0 }
+    }
+
+    /// The whole text.
+    pub fn text(&self) -> &'a str {
+        self.text
     }
 
     fn error<T>(&self, what: &'static str) -> Result<T, JsonError> {
@@ -65,6 +74,17 @@ impl<'a> Scanner<'a> {
     pub fn at_end(&mut self) -> bool {
         self.blanks();
         self.at == self.text.len()
+    }
+
+    /// Passes over any value; its text.
+    ///
+    /// # Errors
+    /// The text is not JSON here.
+    pub fn raw(&mut self) -> Result<&'a str, JsonError> {
+        self.blanks();
+        let start = self.at;
+        self.skip(0)?;
+        Ok(&self.text[start..self.at])
     }
 
     /// Enters an array; false when something else comes next.
@@ -125,7 +145,7 @@ impl<'a> Scanner<'a> {
             Some(b'"') => self.string().map(Value::Text),
             Some(b'{' | b'[') => {
                 self.skip(0)?;
-                Ok(Value::Nested(&self.text[start..self.at]))
+                Ok(Value::Nested(Cow::Borrowed(&self.text[start..self.at])))
             }
             Some(b'n') => self.word("null").map(|()| Value::Null),
             Some(_) => {

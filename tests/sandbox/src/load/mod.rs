@@ -1,21 +1,29 @@
 //! Stream Load on the BE: one request body into one transaction.
 //!
 //! ```text
-//! headers ── LoadHead, LoadPlan ──► begin_load ──► 100 Continue
-//! body ──► bounded channel ──► [blocking thread: gz ─ csv │ json │ arrow ─ row batches ─ write_load] ──► finish_load
+//! headers ── LoadHead, LoadPlan, Mapping ──► begin_load ──► 100 Continue
+//! body ──► bounded channel ──► [blocking thread: decompress ─ csv │ json │ arrow │ parquet ─ mapping ─ write_load] ──► finish_load
 //! ```
 //!
 //! The thread owns the transaction. When the channel closes before the end of the body was announced, the client is
-//! gone and the transaction is aborted; so it is when the request's future is dropped.
+//! gone and the transaction is aborted; so it is when the request's future is dropped. Loads of a group commit have no
+//! transaction of their own: their rows are kept until the body is at its end and then join the [`group`].
 
 mod arrow;
+mod batch;
 mod csv;
+mod csv_rows;
+mod decompress;
 mod error_log;
+mod group;
 mod header;
 mod input;
+mod intake;
 mod json;
+mod json_rows;
+mod mapping;
+mod parquet;
 mod reply;
-mod rows;
 mod worker;
 
 use std::sync::Arc;
@@ -24,28 +32,33 @@ use std::time::{Duration, Instant};
 use axum::body::Body;
 use futures::StreamExt;
 use http::HeaderMap;
-use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 
 pub(crate) use self::error_log::ErrorLogs;
-use self::header::{HeaderError, LoadHead, LoadPlan, MergeKind};
+pub(crate) use self::group::GroupCommits;
+use self::group::GroupRows;
+use self::header::{GroupMode, GroupRequest, HeaderError, LoadHead, LoadPlan};
 use self::input::BodySender;
+use self::mapping::{Mapping, Planned};
 pub(crate) use self::reply::LoadReply;
-use self::reply::{Failure, Status};
-use self::rows::Targets;
-use self::worker::Job;
-use crate::engine::{LoadSpec, MergeType};
+use self::reply::{Commit, Failure, Status};
+use self::worker::{Done, Job};
+use crate::engine::{LoadSpec, Profile, TableMeta};
 use crate::error::LoadError;
 use crate::http::auth::Credentials;
 use crate::random;
 use crate::shared::Shared;
+use crate::txn::TxnState;
 
-/// `streaming_load_max_mb` in bytes.
-const MAX_BODY_BYTES: u64 = 10_240 * 1024 * 1024;
 /// Pieces of a body that wait for the parser.
 const CHANNEL_PIECES: usize = 8;
 
 /// Name of the hidden delete column.
 pub(crate) const DELETE_SIGN: &str = "__DORIS_DELETE_SIGN__";
+
+/// Name of the hidden sequence column.
+pub(crate) const SEQUENCE_COL: &str = "__DORIS_SEQUENCE_COL__";
+/// Name of the hidden column that tells what a row of a flexible partial update does not bring.
+pub(crate) const SKIP_BITMAP_COL: &str = "__DORIS_SKIP_BITMAP_COL__";
 
 /// Where the rows of a request go.
 pub(crate) struct LoadTarget {
@@ -68,13 +81,20 @@ pub(crate) fn access_denied(credentials: &Credentials, client: &str) -> String {
 pub(crate) async fn run(shared: &Arc<Shared>, target: LoadTarget, headers: &HeaderMap, body: Body) -> LoadReply {
     let started = Instant::now();
     let text = |name: &str| crate::http::header_text(headers, name);
+    let group = header::group_commit(headers);
+    let grouped = matches!(group, Ok(GroupRequest::Mode(_)));
     let label = match text("label") {
+        "" if grouped => String::new(),
         "" => random::uuid(),
         given => given.to_owned(),
     };
-    let two_phase = text("two_phase_commit").eq_ignore_ascii_case("true");
-    let mut reply = LoadReply::new(label, text("comment").to_owned(), two_phase);
-    if let Err(failure) = load(shared, &target, headers, body, &mut reply).await {
+    let commit = if grouped { Commit::Group } else { Commit::Own { two_phase: text("two_phase_commit") == "true" } };
+    let mut reply = LoadReply::new(label, text("comment").to_owned(), commit);
+    let outcome = match group {
+        Ok(group) => load(shared, &target, headers, body, group, &mut reply).await,
+        Err(error) => Err(error.into()),
+    };
+    if let Err(failure) = outcome {
         reply.fail(failure);
     }
     reply.times.load = started.elapsed();
@@ -86,54 +106,134 @@ async fn load(
     target: &LoadTarget,
     headers: &HeaderMap,
     body: Body,
+    group: GroupRequest,
     reply: &mut LoadReply,
 ) -> Result<(), Failure> {
     // Order of a BE: login header, format, framing, timeout, transaction, then everything else.
     let credentials = Credentials::from_headers(headers)
         .ok_or_else(|| Failure::new("NOT_AUTHORIZED", "no valid Basic authorization"))?;
-    let head = LoadHead::parse(headers)?;
-    check_framing(headers)?;
+    let head = LoadHead::parse(headers, shared.profile())?;
     if !shared.engine.authenticate(&credentials.user, &credentials.password) {
         return Err(Failure::new("NOT_AUTHORIZED", access_denied(&credentials, &target.client)));
     }
-    let plan = LoadPlan::parse(headers);
+    let put = Instant::now();
+    let planned = plan(shared, target, &credentials.user, headers, &head);
+    reply.times.put = put.elapsed();
+    match group_mode(shared.profile(), group, &planned) {
+        Some(mode) => {
+            reply.commit = Commit::Group;
+            reply.label.clear();
+            grouped(shared, head, planned?, mode, body, reply).await
+        }
+        None => alone(shared, target, head, planned, body, reply).await,
+    }
+}
 
-    let begin = Instant::now();
-    let columns = match &plan {
-        Ok(plan) => target_columns(shared, target, plan)?,
-        Err(_) => None,
-    };
-    let txn = shared.engine.begin_load(LoadSpec {
+/// The headers of the second step against the table.
+struct PlannedLoad {
+    plan: LoadPlan,
+    meta: TableMeta,
+    planned: Planned,
+}
+
+fn plan(
+    shared: &Shared,
+    target: &LoadTarget,
+    user: &str,
+    headers: &HeaderMap,
+    head: &LoadHead,
+) -> Result<PlannedLoad, Failure> {
+    let plan = LoadPlan::parse(headers, head.format)?;
+    let meta = shared.engine.table_meta(&target.db, &target.table).map_err(Failure::from_sql)?;
+    let planned = Mapping::plan(&shared.engine, user, &meta, &plan, head.format)?;
+    Ok(PlannedLoad { plan, meta, planned })
+}
+
+/// Whether and how a load joins a group commit.
+fn group_mode(profile: Profile, request: GroupRequest, planned: &Result<PlannedLoad, Failure>) -> Option<GroupMode> {
+    match (request, planned) {
+        (GroupRequest::Mode(mode), _) => Some(mode),
+        (GroupRequest::Table, Ok(load)) if profile == Profile::V5_0Changelog => {
+            load.meta.properties.get("group_commit_mode").and_then(|mode| GroupMode::of(mode))
+        }
+        _ => None,
+    }
+}
+
+/// A load with a transaction of its own.
+async fn alone(
+    shared: &Arc<Shared>,
+    target: &LoadTarget,
+    head: LoadHead,
+    planned: Result<PlannedLoad, Failure>,
+    body: Body,
+    reply: &mut LoadReply,
+) -> Result<(), Failure> {
+    let mut spec = LoadSpec {
         db: target.db.clone(),
         table: target.table.clone(),
         label: Some(reply.label.clone()),
         two_phase: head.two_phase,
         timeout: head.timeout,
-        merge_type: merge_type(&plan, columns.as_deref()),
-        columns: columns.clone(),
-        source: "BACKEND_STREAMING",
         ..LoadSpec::default()
-    })?;
+    };
+    if let Ok(load) = &planned {
+        spec.merge_type = load.planned.merge_type;
+        spec.columns = load.planned.columns.clone();
+        spec.sequence_column = load.planned.sequence_column.clone();
+        spec.update_mode = load.plan.update_mode;
+        spec.new_key = load.plan.new_key;
+        spec.partitions = load.plan.partitions.clone();
+        spec.negative = load.plan.negative;
+    }
+    let begin = Instant::now();
+    let txn = shared.engine.begin_load(spec)?;
     reply.txn_id = txn.txn_id();
     reply.times.begin = begin.elapsed();
-
-    let put = Instant::now();
-    let planned = plan.map_err(Failure::from).and_then(|plan| {
-        let meta = shared.engine.table_meta(&target.db, &target.table).map_err(Failure::from_sql)?;
-        let targets = Targets::new(&shared.engine, &meta, columns.as_deref())?;
-        Ok((plan, targets))
-    });
-    reply.times.put = put.elapsed();
-    let (plan, targets) = match planned {
-        Ok(planned) => planned,
+    let PlannedLoad { plan, planned, .. } = match planned {
+        Ok(load) => load,
         Err(failure) => {
             shared.engine.abort_load(txn, &failure.message);
             return Err(failure);
         }
     };
+    let engine = Arc::clone(&shared.engine);
+    let job = Job { engine, txn: Some(txn), head, plan, mapping: planned.mapping };
+    if work(shared, job, body, reply).await?.outcome? == TxnState::Committed {
+        reply.publish_timeout();
+    }
+    Ok(())
+}
 
+/// A load whose rows join a group commit.
+async fn grouped(
+    shared: &Arc<Shared>,
+    head: LoadHead,
+    load: PlannedLoad,
+    mode: GroupMode,
+    body: Body,
+    reply: &mut LoadReply,
+) -> Result<(), Failure> {
+    let PlannedLoad { plan, meta, planned } = load;
+    let Planned { mapping, columns, merge_type, sequence_column } = planned;
+    let job = Job { engine: Arc::clone(&shared.engine), txn: None, head, plan, mapping };
+    let done = work(shared, job, body, reply).await?;
+    done.outcome?;
+    let rows =
+        GroupRows { meta: &meta, columns, merge_type, sequence_column, batches: done.kept, bytes: reply.load_bytes };
+    let joined = shared.groups.join(&shared.engine, rows)?;
+    reply.txn_id = joined.txn_id;
+    reply.label.clone_from(&joined.label);
+    reply.rows.filtered += joined.refused.len() as u64;
+    match mode {
+        GroupMode::Async => Ok(()),
+        GroupMode::Sync => joined.visible().await.map_err(Failure::from),
+    }
+}
+
+/// Runs the job over the body and notes what it came to.
+async fn work(shared: &Shared, job: Job, body: Body, reply: &mut LoadReply) -> Result<Done, Failure> {
     let (sender, reader) = input::channel(CHANNEL_PIECES);
-    let job = Job { engine: Arc::clone(&shared.engine), txn, head, plan, targets };
     let worker = tokio::task::spawn_blocking(move || job.run(reader));
     let receive = Instant::now();
     reply.load_bytes = forward(body, sender).await;
@@ -143,13 +243,13 @@ async fn load(
     reply.times.write = done.write;
     reply.times.commit = done.commit;
     reply.rows = done.rows;
-    if !done.errors.is_empty() {
+    if let Some(first) = done.errors.first() {
         let file = shared.error_logs.keep(&done.errors);
         let backend = shared.host_port(shared.addresses.be_http);
         reply.error_url = Some(format!("http://{backend}/api/_load_error_log?file={file}"));
-        reply.first_error = done.errors.first().map(str::to_owned);
+        reply.set_first_error(first);
     }
-    done.outcome
+    Ok(done)
 }
 
 /// Hands the body to the parser; returns the bytes received. Polling the body is what sends `100 Continue`.
@@ -173,51 +273,6 @@ async fn forward(body: Body, sender: BodySender) -> u64 {
     }
     sender.end().await;
     received
-}
-
-/// Exactly one of `Content-Length` and `Transfer-Encoding: chunked`.
-fn check_framing(headers: &HeaderMap) -> Result<(), Failure> {
-    let invalid = |text: &str| Err(Failure::new("INVALID_ARGUMENT", text));
-    let chunked = headers
-        .get(TRANSFER_ENCODING)
-        .is_some_and(|v| v.as_bytes().to_ascii_lowercase().windows(7).any(|w| w == b"chunked"));
-    let length = headers.get(CONTENT_LENGTH).map(|v| String::from_utf8_lossy(v.as_bytes()).trim().to_owned());
-    match (length.filter(|l| !l.is_empty()), chunked) {
-        (None, false) => invalid(
-            "content_length is empty and transfer-encoding!=chunked, please set content_length or transfer-encoding=chunked",
-        ),
-        (Some(_), true) => invalid("please do not set both content_length and transfer-encoding"),
-        (None, true) => Ok(()),
-        (Some(length), false) => match length.parse::<u64>() {
-            Err(_) => invalid(&format!("invalid HTTP header CONTENT_LENGTH={length}")),
-            Ok(n) if n > MAX_BODY_BYTES => invalid(&format!(
-                "body size {n} exceed BE's conf `streaming_load_max_mb` {MAX_BODY_BYTES}. increase it if you are sure this load is reasonable"
-            )),
-            Ok(_) => Ok(()),
-        },
-    }
-}
-
-/// Columns of the body; `None` means the table's.
-fn target_columns(shared: &Shared, target: &LoadTarget, plan: &LoadPlan) -> Result<Option<Vec<String>>, Failure> {
-    if let Some(columns) = &plan.columns {
-        return Ok(Some(columns.clone()));
-    }
-    if plan.hidden_columns.is_empty() {
-        return Ok(None);
-    }
-    let meta = shared.engine.table_meta(&target.db, &target.table).map_err(Failure::from_sql)?;
-    let base = meta.columns.iter().map(|c| c.name.clone());
-    Ok(Some(base.chain(plan.hidden_columns.iter().cloned()).collect()))
-}
-
-fn merge_type(plan: &Result<LoadPlan, HeaderError>, columns: Option<&[String]>) -> MergeType {
-    let signed = columns.is_some_and(|c| c.iter().any(|name| name.eq_ignore_ascii_case(DELETE_SIGN)));
-    match plan {
-        Ok(plan) if plan.merge == MergeKind::Delete => MergeType::Delete,
-        _ if signed => MergeType::Merge,
-        _ => MergeType::Append,
-    }
 }
 
 impl From<HeaderError> for Failure {

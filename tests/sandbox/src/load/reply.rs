@@ -10,6 +10,8 @@ use crate::error::SqlError;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Status {
     Success,
+    /// Committed, but not visible within the time a load waits.
+    PublishTimeout,
     /// With `ExistingJobStatus`.
     LabelExists(&'static str),
     Fail,
@@ -26,6 +28,11 @@ pub(crate) struct Failure {
 impl Failure {
     pub fn new(code: &'static str, message: impl Into<String>) -> Self {
         Self { status: Status::Fail, code, message: message.into() }
+    }
+
+    /// An expression that cannot be evaluated over the values of the body.
+    pub fn from_evaluation(error: SqlError) -> Self {
+        Self::new("INTERNAL_ERROR", error.text())
     }
 
     /// A refusal of the FE's planner.
@@ -62,6 +69,18 @@ pub(crate) struct Times {
     pub commit: Duration,
 }
 
+/// How the rows of a load are committed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Commit {
+    /// By the load itself, in one phase or two.
+    Own { two_phase: bool },
+    /// Together with other loads.
+    Group,
+}
+
+/// Bytes of `FirstErrorMsg` (`first_error_msg_max_length`).
+const FIRST_ERROR_BYTES: usize = 256;
+
 /// One reply.
 #[derive(Debug)]
 pub(crate) struct LoadReply {
@@ -69,7 +88,7 @@ pub(crate) struct LoadReply {
     pub txn_id: i64,
     pub label: String,
     pub comment: String,
-    pub two_phase: bool,
+    pub commit: Commit,
     pub status: Status,
     pub message: String,
     pub rows: RowCounts,
@@ -80,12 +99,12 @@ pub(crate) struct LoadReply {
 }
 
 impl LoadReply {
-    pub fn new(label: String, comment: String, two_phase: bool) -> Self {
+    pub fn new(label: String, comment: String, commit: Commit) -> Self {
         Self {
             txn_id: -1,
             label,
             comment,
-            two_phase,
+            commit,
             status: Status::Success,
             message: "OK".to_owned(),
             rows: RowCounts::default(),
@@ -101,9 +120,24 @@ impl LoadReply {
         self.message = format!("[{}]{}", failure.code, failure.message);
     }
 
+    /// The rows are durable and become visible later.
+    pub fn publish_timeout(&mut self) {
+        self.status = Status::PublishTimeout;
+        self.message = "[PUBLISH_TIMEOUT]transaction commit successfully, BUT data will be visible later".to_owned();
+    }
+
+    /// Notes the first bad row, cut to the length that a reply carries.
+    pub fn set_first_error(&mut self, text: &str) {
+        let mut end = text.len().min(FIRST_ERROR_BYTES);
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        self.first_error = Some(text[..end].to_owned());
+    }
+
     fn loaded(&self) -> u64 {
         match self.status {
-            Status::Success => self.rows.total - self.rows.filtered - self.rows.unselected,
+            Status::Success | Status::PublishTimeout => self.rows.total - self.rows.filtered - self.rows.unselected,
             _ => 0,
         }
     }
@@ -125,9 +159,14 @@ impl LoadReply {
         if newer {
             member("Comment", quoted(&self.comment));
         }
-        member("TwoPhaseCommit", quoted(if self.two_phase { "true" } else { "false" }));
+        let grouped = self.commit == Commit::Group;
+        match self.commit {
+            Commit::Own { two_phase } => member("TwoPhaseCommit", quoted(if two_phase { "true" } else { "false" })),
+            Commit::Group => member("GroupCommit", "true".to_owned()),
+        }
         match self.status {
             Status::Success => member("Status", quoted("Success")),
+            Status::PublishTimeout => member("Status", quoted("Publish Timeout")),
             Status::Fail => member("Status", quoted("Fail")),
             Status::LabelExists(job) => {
                 member("Status", quoted("Label Already Exists"));
@@ -141,14 +180,18 @@ impl LoadReply {
         member("NumberUnselectedRows", self.rows.unselected.to_string());
         member("LoadBytes", self.load_bytes.to_string());
         member("LoadTimeMs", ms(self.times.load));
-        member("BeginTxnTimeMs", ms(self.times.begin));
+        if !grouped {
+            member("BeginTxnTimeMs", ms(self.times.begin));
+        }
         member("StreamLoadPutTimeMs", ms(self.times.put));
         member("ReadDataTimeMs", ms(self.times.read));
         member("WriteDataTimeMs", ms(self.times.write));
         if newer {
             member("ReceiveDataTimeMs", ms(self.times.receive));
         }
-        member("CommitAndPublishTimeMs", ms(self.times.commit));
+        if !grouped {
+            member("CommitAndPublishTimeMs", ms(self.times.commit));
+        }
         if let Some(url) = &self.error_url {
             member("ErrorURL", quoted(url));
         }

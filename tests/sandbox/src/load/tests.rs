@@ -1,5 +1,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod formats;
+mod group;
+mod mapping;
+
 use std::io::Write as _;
 use std::sync::Arc;
 
@@ -104,7 +108,7 @@ async fn refusals_before_the_transaction_have_no_id() {
         ),
         (
             format!("Authorization: {auth}\r\nContent-Length: 99999999999\r\n"),
-            "[INVALID_ARGUMENT]body size 99999999999 exceed BE's conf `streaming_load_max_mb` 10737418240. increase it if you are sure this load is reasonable".to_owned(),
+            "[EXCEEDED_LIMIT]body size 99999999999 exceed BE's conf `streaming_load_max_mb` 10737418240. increase it if you are sure this load is reasonable".to_owned(),
         ),
         (
             format!("Authorization: {auth}\r\nContent-Length: 0\r\nformat: xml\r\n"),

@@ -34,8 +34,8 @@ fn values_of_every_kind() {
         [
             Value::Null,
             Value::Literal("true"),
-            Value::Nested(r#"[1,{"x":"]"}]"#),
-            Value::Nested(r#"{"k":[]}"#),
+            Value::Nested(r#"[1,{"x":"]"}]"#.into()),
+            Value::Nested(r#"{"k":[]}"#.into()),
             Value::Text("x".into()),
             Value::Text("".into()),
         ]
