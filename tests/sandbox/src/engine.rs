@@ -12,7 +12,8 @@ use arrow::datatypes::SchemaRef;
 use datafusion::execution::SendableRecordBatchStream;
 use parking_lot::{Mutex, RwLock};
 
-use crate::changelog::Tso;
+pub use crate::changelog::IncrFailure;
+use crate::changelog::{IncrFailures, Tso};
 use crate::connections::ConnectionPool;
 use crate::error::{LoadError, SqlError};
 use crate::flight::FlightConfig;
@@ -145,6 +146,8 @@ pub struct EngineConfig {
     pub time_zone: String,
     /// Limits of Arrow Flight SQL and of connections.
     pub flight: FlightConfig,
+    /// `enable_feature_binlog`: tables may record row changes.
+    pub enable_feature_binlog: bool,
 }
 
 impl Default for EngineConfig {
@@ -158,6 +161,7 @@ impl Default for EngineConfig {
             max_running_txn_num_per_db: 10_000,
             time_zone: "Asia/Shanghai".to_owned(),
             flight: FlightConfig::default(),
+            enable_feature_binlog: true,
         }
     }
 }
@@ -314,6 +318,12 @@ pub struct TsoStatus {
     pub logical: i64,
     /// End of the allocated window, milliseconds.
     pub window_end_ms: i64,
+    /// TSO up to which no commit is on its way any more; `None` in builds that do not tell it.
+    pub committed_tso: Option<i64>,
+    /// The service has a window to allocate from.
+    pub calibrated: bool,
+    /// A new master does not know yet whether commits of the old one are on their way.
+    pub recovering: bool,
 }
 
 /// The in-process Doris cluster behind all protocols.
@@ -324,6 +334,7 @@ pub struct Engine {
     pub(crate) catalog: Catalog,
     pub(crate) txns: TxnManager,
     pub(crate) tso: Tso,
+    pub(crate) incr_failures: IncrFailures,
     /// Serialises commits: a TSO is allocated and its rows become visible under it.
     pub(crate) commit_lock: Mutex<()>,
     connection_ids: AtomicU64,
@@ -350,7 +361,8 @@ impl Engine {
             users: RwLock::new(users),
             catalog: Catalog::default(),
             txns: TxnManager::new(&config),
-            tso: Tso::new(Arc::clone(&config.clock)),
+            tso: Tso::new(Arc::clone(&config.clock), config.profile),
+            incr_failures: IncrFailures::default(),
             commit_lock: Mutex::new(()),
             connection_ids: AtomicU64::new(1),
             connections: ConnectionPool::default(),
@@ -439,9 +451,28 @@ impl Engine {
         self.catalog.database_names()
     }
 
-    /// Current TSO; reading does not allocate one.
+    /// Current TSO as clients are told; reading does not allocate one.
     pub fn tso(&self) -> TsoStatus {
-        self.tso.status()
+        self.tso.shown()
+    }
+
+    /// The oracle behind it: step it back, restart it as a new master does, take its calibration away.
+    pub fn tso_service(&self) -> &Tso {
+        &self.tso
+    }
+
+    /// Makes the next fence of an incremental read fail so; several wait in line.
+    pub fn fail_incr(&self, failure: IncrFailure) {
+        self.incr_failures.push(failure);
+    }
+
+    /// Cleans up the change records of a table from before a moment, in milliseconds since the epoch, as its TTL would.
+    ///
+    /// # Errors
+    /// As [`Engine::table_meta`].
+    pub fn expire_changes(&self, db: &str, table: &str, before_ms: i64) -> Result<(), SqlError> {
+        self.catalog.table(db, table)?.expire(before_ms.saturating_mul(1 << crate::changelog::LOGICAL_BITS));
+        Ok(())
     }
 
     /// Begins a load transaction in PREPARE.
@@ -516,6 +547,12 @@ impl Engine {
     /// Aborts what is past its time. The engine also does this on every access; servers call it about once a second.
     pub fn sweep(&self) {
         self.txns.expire(self.config.clock.now_ms());
+        let now = self.tso.status();
+        for db in self.catalog.database_names() {
+            for table in self.catalog.tables(&db).unwrap_or_default() {
+                table.expire(crate::changelog::retained_from(&table, &now));
+            }
+        }
     }
 
     pub(crate) fn table_handle(&self, db: &str, table: &str) -> Result<Arc<Table>, SqlError> {

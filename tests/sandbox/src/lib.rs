@@ -28,7 +28,7 @@ mod testing;
 mod txn;
 pub mod types;
 
-pub use engine::{Engine, EngineConfig, Profile};
+pub use engine::{Engine, EngineConfig, IncrFailure, Profile};
 pub use error::{LoadError, SqlError};
 pub use faults::{Action, AppliedFault, Fault, Faults, FlightSchemaFault, NodeId, Requests, SeenRequest, Site};
 pub use flight::{FlightArgs, FlightConfig};

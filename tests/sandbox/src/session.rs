@@ -21,6 +21,7 @@ pub struct Session {
     pub(crate) database: Option<String>,
     pub(crate) variables: Variables,
     pub(crate) last_insert: Option<LastInsert>,
+    follower: bool,
 }
 
 /// What SHOW LAST INSERT tells.
@@ -46,7 +47,18 @@ impl Session {
             database: None,
             variables,
             last_insert: None,
+            follower: false,
         }
+    }
+
+    /// Says that the session is on a follower, which asks the master for what only that knows.
+    pub fn set_follower(&mut self, follower: bool) {
+        self.follower = follower;
+    }
+
+    /// Whether the session is on a follower.
+    pub fn is_follower(&self) -> bool {
+        self.follower
     }
 
     /// Connection id, as CONNECTION_ID() gives it.

@@ -3,231 +3,169 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, Int64Array, RecordBatch};
-use arrow::compute::interleave;
-use arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
-use arrow::row::{RowConverter, SortField};
+use arrow::array::{Array, ArrayRef, new_null_array};
 
-use super::{ChangeBatch, IncrType, RawOp};
+use super::incr::IncrType;
+use super::rows::{Emit, Image};
+use super::{ChangeBatch, RawOp};
 use crate::engine::Profile;
 use crate::error::SqlError;
 use crate::storage::{Table, hash_keys};
-use crate::types::{DorisType, conform};
+use crate::types::DorisType;
 
-/// Rows per output batch.
-const BATCH_ROWS: usize = 8192;
+pub(super) const APPEND: i64 = 0;
+pub(super) const DELETE: i64 = 1;
+pub(super) const UPDATE_BEFORE: i64 = 2;
+pub(super) const UPDATE_AFTER: i64 = 3;
 
-/// Names and types of the three hidden columns of a profile.
-#[derive(Debug, Clone)]
-pub(crate) struct ChangeColumns {
-    pub(crate) fields: [FieldRef; 3],
+/// The records of a window, in commit order.
+pub(super) type Records = [Arc<ChangeBatch>];
+
+/// Batch and row of a record.
+type Place = (usize, usize);
+
+fn emit(records: &Records, values: Place, image: Image, op: i64, meta: Place) -> Emit {
+    let batch = &records[meta.0];
+    Emit { batch: values.0, row: values.1, image, op, tso: batch.tso, lsn: batch.first_lsn + meta.1 as i64 }
 }
 
-impl ChangeColumns {
-    pub(crate) fn of(profile: Profile) -> Self {
-        let (stem, lsn) = if profile == Profile::V5_0Binlog {
-            ("BINLOG", DorisType::LargeInt)
-        } else {
-            ("CHANGELOG", DorisType::BigInt)
-        };
-        let name = |suffix: &str| format!("__DORIS_{stem}_{suffix}__");
-        Self {
-            fields: [
-                DorisType::BigInt.storage_field(&name("TSO"), false),
-                lsn.storage_field(&name("LSN"), false),
-                DorisType::BigInt.storage_field(&name("OP"), false),
-            ],
-        }
+/// The image before a record where the table keeps one; else what the record has: the new row of an update, the key of a
+/// delete.
+fn before(records: &Records, place: Place) -> Image {
+    if records[place.0].before.is_some() { Image::Before } else { Image::After }
+}
+
+/// The rows of an increment type.
+pub(super) fn fold(table: &Table, records: &Records, kind: IncrType, profile: Profile) -> Result<Vec<Emit>, SqlError> {
+    match kind {
+        IncrType::Detail => Ok(detail(records)),
+        IncrType::AppendOnly => Ok(detail(records).into_iter().filter(|row| row.op == APPEND).collect()),
+        IncrType::MinDelta => min_delta(table, records, profile),
     }
 }
 
-/// One output row: where its values stand and what its metadata are.
-#[derive(Debug, Clone, Copy)]
-struct Emit {
-    batch: usize,
-    row: usize,
-    before: bool,
-    op: i64,
-    tso: i64,
-    lsn: i64,
-}
-
-/// The rows of a window, ready to be read in batches.
-#[derive(Debug)]
-pub(crate) struct ChangeRows {
-    batches: Vec<Arc<ChangeBatch>>,
-    rows: Vec<Emit>,
-}
-
-const APPEND: i64 = 0;
-const DELETE: i64 = 1;
-const UPDATE_BEFORE: i64 = 2;
-const UPDATE_AFTER: i64 = 3;
-
-impl ChangeRows {
-    /// Folds records, given in commit order, to rows of the type.
-    pub(crate) fn new(
-        table: &Table,
-        batches: Vec<Arc<ChangeBatch>>,
-        kind: IncrType,
-        profile: Profile,
-    ) -> Result<Self, SqlError> {
-        let rows = match kind {
-            IncrType::Detail => detail(&batches),
-            IncrType::AppendOnly => {
-                let mut rows = detail(&batches);
-                rows.retain(|row| row.op == APPEND);
-                rows
-            }
-            IncrType::MinDelta => min_delta(table, &batches, profile)?,
-        };
-        Ok(Self { batches, rows })
-    }
-
-    /// Number of output batches.
-    pub(crate) fn chunks(&self) -> usize {
-        self.rows.len().div_ceil(BATCH_ROWS)
-    }
-
-    /// One output batch with the columns of `schema` (base columns and hidden ones, by name).
-    pub(crate) fn read(&self, chunk: usize, schema: &SchemaRef) -> Result<RecordBatch, SqlError> {
-        let end = ((chunk + 1) * BATCH_ROWS).min(self.rows.len());
-        let rows = &self.rows[chunk * BATCH_ROWS..end];
-        let mut columns: Vec<ArrayRef> = Vec::with_capacity(schema.fields().len());
-        for field in schema.fields() {
-            let name = field.name();
-            let metadata =
-                |value: fn(&Emit) -> i64| Arc::new(Int64Array::from_iter_values(rows.iter().map(value))) as ArrayRef;
-            let hidden = name.starts_with("__DORIS_");
-            columns.push(if hidden && name.ends_with("_TSO__") {
-                metadata(|row| row.tso)
-            } else if hidden && name.ends_with("_OP__") {
-                metadata(|row| row.op)
-            } else if hidden && name.ends_with("_LSN__") {
-                let ty = DorisType::of_field(field).unwrap_or(DorisType::BigInt);
-                conform(&metadata(|row| row.lsn), &ty).map_err(SqlError::detail)?
-            } else {
-                self.values(name, rows)?
-            });
-        }
-        let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(rows.len()));
-        RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options).map_err(SqlError::detail)
-    }
-
-    fn values(&self, name: &str, rows: &[Emit]) -> Result<ArrayRef, SqlError> {
-        let mut sources: Vec<&dyn Array> = Vec::new();
-        let mut positions: HashMap<(usize, bool), usize> = HashMap::new();
-        let mut indices = Vec::with_capacity(rows.len());
-        for row in rows {
-            let batch = &self.batches[row.batch];
-            let before = row.before && batch.before.is_some();
-            let at = match positions.get(&(row.batch, before)) {
-                Some(at) => *at,
-                None => {
-                    let image = if before { batch.before.as_ref().unwrap_or(&batch.after) } else { &batch.after };
-                    let column =
-                        image.column_by_name(name).ok_or_else(|| SqlError::unknown_column(name, "change records"))?;
-                    sources.push(column.as_ref());
-                    positions.insert((row.batch, before), sources.len() - 1);
-                    sources.len() - 1
-                }
-            };
-            indices.push((at, row.row));
-        }
-        interleave(&sources, &indices).map_err(SqlError::detail)
-    }
-}
-
-/// Every record; an update is op 2 then op 3, a delete carries its own values (key columns, or the before image).
-fn detail(batches: &[Arc<ChangeBatch>]) -> Vec<Emit> {
+/// Every record; an update is op 2 then op 3 of one TSO and LSN.
+fn detail(records: &Records) -> Vec<Emit> {
     let mut rows = Vec::new();
-    for (at, batch) in batches.iter().enumerate() {
+    for (at, batch) in records.iter().enumerate() {
         for (row, op) in batch.ops.iter().enumerate() {
-            let emit = |before: bool, op: i64| Emit {
-                batch: at,
-                row,
-                before,
-                op,
-                tso: batch.tso,
-                lsn: batch.first_lsn + row as i64,
-            };
+            let here = (at, row);
+            let one = |image, op| emit(records, here, image, op, here);
             match op {
-                RawOp::Insert => rows.push(emit(false, APPEND)),
-                RawOp::Update => rows.extend([emit(true, UPDATE_BEFORE), emit(false, UPDATE_AFTER)]),
-                RawOp::Delete => rows.push(emit(true, DELETE)),
+                RawOp::Insert => rows.push(one(Image::After, APPEND)),
+                RawOp::Update => {
+                    rows.extend([one(before(records, here), UPDATE_BEFORE), one(Image::After, UPDATE_AFTER)]);
+                }
+                RawOp::Delete => rows.push(one(before(records, here), DELETE)),
             }
         }
     }
     rows
 }
 
-/// Batch and row of a record.
-type Place = (usize, usize);
-
-/// The net change of each key, from the first and last record of it in the window.
-fn min_delta(table: &Table, batches: &[Arc<ChangeBatch>], profile: Profile) -> Result<Vec<Emit>, SqlError> {
-    let keys = table.key_positions();
-    let mut order: Vec<u128> = Vec::new();
-    let mut ends: HashMap<u128, (Place, Place)> = HashMap::new();
-    for (at, batch) in batches.iter().enumerate() {
-        let columns: Vec<ArrayRef> = keys.iter().map(|i| Arc::clone(batch.after.column(*i))).collect();
-        for (row, hash) in hash_keys(&columns)?.into_iter().enumerate() {
-            ends.entry(hash).and_modify(|(_, last)| *last = (at, row)).or_insert_with(|| {
-                order.push(hash);
-                ((at, row), (at, row))
-            });
+/// First and last record of each key, by the first one.
+fn ends(table: &Table, records: &Records) -> Result<Vec<(Place, Place)>, SqlError> {
+    let names: Vec<String> = table.columns().iter().filter(|c| c.key).map(|c| c.name.clone()).collect();
+    let mut found: Vec<(Place, Place)> = Vec::new();
+    let mut known: HashMap<u128, usize> = HashMap::new();
+    for (at, batch) in records.iter().enumerate() {
+        let keys: Vec<ArrayRef> = names
+            .iter()
+            .map(|name| {
+                let column = batch.after.column_by_name(name).cloned();
+                column.ok_or_else(|| SqlError::unknown_column(name, "change records"))
+            })
+            .collect::<Result<_, _>>()?;
+        for (row, hash) in hash_keys(&keys)?.into_iter().enumerate() {
+            let here = (at, row);
+            match known.get(&hash) {
+                Some(i) => found[*i].1 = here,
+                None => {
+                    known.insert(hash, found.len());
+                    found.push((here, here));
+                }
+            }
         }
     }
+    Ok(found)
+}
+
+/// The net change of each key, from the first and last record of it in the window.
+fn min_delta(table: &Table, records: &Records, profile: Profile) -> Result<Vec<Emit>, SqlError> {
+    let newest = profile == Profile::V5_0Changelog;
     let mut rows = Vec::new();
-    for hash in order {
-        let Some((first, last)) = ends.get(&hash).copied() else { continue };
-        let op = |(batch, row): Place| batches[batch].ops[row];
-        let emit = |values: Place, before: bool, op: i64, meta: Place| Emit {
-            batch: values.0,
-            row: values.1,
-            before,
-            op,
-            tso: batches[meta.0].tso,
-            lsn: batches[meta.0].first_lsn + meta.1 as i64,
-        };
+    for (first, last) in ends(table, records)? {
+        let op = |place: Place| records[place.0].ops[place.1];
         match (op(first), op(last)) {
             (RawOp::Insert, RawOp::Delete) => {}
-            (RawOp::Insert, _) => rows.push(emit(last, false, APPEND, last)),
-            (_, RawOp::Delete) => rows.push(emit(first, true, DELETE, last)),
+            (RawOp::Insert, _) => rows.push(emit(records, last, Image::After, APPEND, last)),
+            (_, RawOp::Delete) => {
+                // The row at the start of the window; older builds give the one that the last record deleted.
+                let values = if newest { first } else { last };
+                rows.push(emit(records, values, before(records, values), DELETE, last));
+            }
             _ => {
-                if profile == Profile::V5_0Changelog && same_values(table, batches, first, last)? {
+                if newest && unchanged(table, records, first, last) {
                     continue;
                 }
-                rows.push(emit(first, true, UPDATE_BEFORE, first));
-                rows.push(emit(last, false, UPDATE_AFTER, last));
+                rows.push(emit(records, first, before(records, first), UPDATE_BEFORE, first));
+                rows.push(emit(records, last, Image::After, UPDATE_AFTER, last));
             }
         }
     }
     Ok(rows)
 }
 
-/// Whether every value column is equal before the first and after the last record. Types without exact equality never are.
-fn same_values(table: &Table, batches: &[Arc<ChangeBatch>], first: Place, last: Place) -> Result<bool, SqlError> {
-    let Some(before) = &batches[first.0].before else { return Ok(false) };
-    let after = &batches[last.0].after;
-    for (i, column) in table.columns().iter().enumerate().filter(|(_, column)| !column.key) {
-        if matches!(column.ty, DorisType::Float | DorisType::Double | DorisType::Variant) || column.ty.is_nested() {
-            return Ok(false);
-        }
-        let converter = RowConverter::new(vec![SortField::new(column.ty.storage())]).map_err(SqlError::detail)?;
-        let left = converter.convert_columns(&[before.column(i).slice(first.1, 1)]).map_err(SqlError::detail)?;
-        let right = converter.convert_columns(&[after.column(i).slice(last.1, 1)]).map_err(SqlError::detail)?;
-        if left.row(0) != right.row(0) {
-            return Ok(false);
-        }
-    }
-    Ok(true)
+/// The rows that later changes superseded: of each key whose first record has a row before it, that row.
+pub(super) fn superseded(table: &Table, records: &Records) -> Result<Vec<Emit>, SqlError> {
+    let ends = ends(table, records)?.into_iter();
+    Ok(ends
+        .filter(|(first, _)| records[first.0].ops[first.1] != RawOp::Insert)
+        .map(|(first, _)| emit(records, first, before(records, first), UPDATE_BEFORE, first))
+        .collect())
 }
 
-/// The schema of an `@incr` read: nullable base columns, then the hidden ones.
-pub(crate) fn incr_schema(table: &Table, profile: Profile) -> SchemaRef {
-    let mut fields: Vec<Field> =
-        table.columns().iter().map(|c| c.field().as_ref().clone().with_nullable(true)).collect();
-    fields.extend(ChangeColumns::of(profile).fields.iter().map(|f| f.as_ref().clone()));
-    Arc::new(Schema::new(fields))
+/// Every record once, with its raw op.
+pub(super) fn raw(records: &Records) -> Vec<Emit> {
+    let mut rows = Vec::new();
+    for (at, batch) in records.iter().enumerate() {
+        for (row, op) in batch.ops.iter().enumerate() {
+            let image = if *op == RawOp::Delete { before(records, (at, row)) } else { Image::After };
+            rows.push(emit(records, (at, row), image, op.code(), (at, row)));
+        }
+    }
+    rows
+}
+
+/// Whether the row before the first record equals the one after the last: no net change. Never for types without exact
+/// equality, nor when every value before is NULL.
+fn unchanged(table: &Table, records: &Records, first: Place, last: Place) -> bool {
+    let Some(old) = &records[first.0].before else { return false };
+    let new = &records[last.0].after;
+    let mut all_null = true;
+    for column in table.columns().iter().filter(|column| !column.key) {
+        if !has_exact_equality(&column.ty) {
+            return false;
+        }
+        let missing = || new_null_array(&column.ty.storage(), 1);
+        let one = |batch: &arrow::array::RecordBatch, row: usize| {
+            batch.column_by_name(&column.name).map_or_else(missing, |array| array.slice(row, 1))
+        };
+        let (old, new) = (one(old, first.1), one(new, last.1));
+        all_null &= old.is_null(0);
+        if old.as_ref() != new.as_ref() {
+            return false;
+        }
+    }
+    !all_null
+}
+
+fn has_exact_equality(ty: &DorisType) -> bool {
+    match ty {
+        DorisType::Float | DorisType::Double | DorisType::Variant | DorisType::Bitmap | DorisType::Hll => false,
+        DorisType::Array(item) => has_exact_equality(item),
+        DorisType::Map(key, value) => has_exact_equality(key) && has_exact_equality(value),
+        DorisType::Struct(fields) => fields.iter().all(|(_, ty)| has_exact_equality(ty)),
+        _ => true,
+    }
 }

@@ -1,6 +1,6 @@
 //! `@incr(...)`: its parameters and the TSO window they mean.
 
-use crate::changelog::{LOGICAL_BITS, LOGICAL_MAX};
+use super::{Fence, LOGICAL_BITS, LOGICAL_MAX, Names};
 use crate::engine::{Profile, TsoStatus};
 use crate::error::SqlError;
 use crate::storage::{KeysType, Table};
@@ -25,14 +25,13 @@ pub(crate) struct IncrSpec {
     pub(crate) kind: Option<String>,
 }
 
-/// A resolved window: TSOs in `[from, to)`.
+/// Parameters that the table accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct IncrWindow {
-    pub(crate) from: i64,
-    pub(crate) to: i64,
+pub(crate) struct Incr {
+    start_ms: Option<i64>,
+    /// `None`: up to the moment the query starts.
+    pub(crate) end_ms: Option<i64>,
     pub(crate) kind: IncrType,
-    /// The end was written, so that reads of it must wait for running transactions.
-    pub(crate) bounded: bool,
 }
 
 impl IncrSpec {
@@ -48,14 +47,8 @@ impl IncrSpec {
         Ok(())
     }
 
-    /// Checks the parameters against the table and resolves the window.
-    pub(crate) fn resolve(
-        &self,
-        table: &Table,
-        profile: Profile,
-        zone: &SessionZone,
-        now: TsoStatus,
-    ) -> Result<IncrWindow, SqlError> {
+    /// Checks the parameters against the table.
+    pub(crate) fn check(&self, table: &Table, profile: Profile, zone: &SessionZone) -> Result<Incr, SqlError> {
         let Some(changes) = table.spec().changes else {
             return Err(SqlError::detail("INCR query requires ROW binlog enabled on base table."));
         };
@@ -73,41 +66,56 @@ impl IncrSpec {
         };
         let kind = match (table.keys_type(), written) {
             (KeysType::Duplicate, _) => IncrType::AppendOnly,
-            (KeysType::Unique, kind) => kind.unwrap_or(IncrType::MinDelta),
+            (_, kind) => kind.unwrap_or(IncrType::MinDelta),
         };
         if kind == IncrType::MinDelta && !changes.before_image {
-            let property = if profile == Profile::V5_0Binlog {
-                "binlog.need_historical_value"
-            } else {
-                "changelog.need_historical_value"
-            };
             return Err(SqlError::detail(format!(
-                "MIN_DELTA INCR query requires base table to enable {property}=true"
+                "MIN_DELTA INCR query requires base table to enable {}=true",
+                Names::of(profile).property("need_historical_value")
             )));
         }
-        let start = self.start.as_deref().map(|text| timestamp_ms(text, zone)).transpose()?;
-        let end = self.end.as_deref().map(|text| timestamp_ms(text, zone)).transpose()?;
-        if let Some(end) = end
-            && end > now.physical_ms
-        {
-            return Err(end_in_future(profile, end, now));
-        }
-        let (from, to) = if profile == Profile::V5_0Binlog {
-            let after = |ms: i64| ((ms << LOGICAL_BITS) | LOGICAL_MAX) + 1;
-            (start.map_or(0, |ms| if ms == 0 { 0 } else { after(ms) }), end.map_or(i64::MAX, after))
-        } else {
-            (start.map_or(0, |ms| ms << LOGICAL_BITS), end.map_or(i64::MAX, |ms| ms << LOGICAL_BITS))
+        let bound = |text: &Option<String>| match text {
+            None => Ok(None),
+            // `0` is no bound.
+            Some(text) if text == "0" => Ok(None),
+            Some(text) => timestamp_ms(text, zone)
+                .map(Some)
+                .ok_or_else(|| SqlError::detail(format!("Invalid TIMESTAMP format in incr clause: {text}"))),
         };
-        Ok(IncrWindow { from, to, kind, bounded: end.is_some() })
+        Ok(Incr { start_ms: bound(&self.start)?, end_ms: bound(&self.end)?, kind })
     }
 }
 
-/// `yyyy-MM-dd HH:mm:ss` in the session zone, or `0`.
-fn timestamp_ms(text: &str, zone: &SessionZone) -> Result<i64, SqlError> {
-    let text = text.trim();
-    if text == "0" {
-        return Ok(0);
+impl Incr {
+    /// The TSOs to read, `[from, to)`. A start that expired is moved, or refused where a net change would be wrong.
+    pub(crate) fn window(&self, table: &Table, profile: Profile, fence: &Fence) -> Result<(i64, i64), SqlError> {
+        let start = self.start_ms.map(|ms| boundary(ms, profile));
+        let retained = retained_from(table, &fence.now);
+        if self.kind == IncrType::MinDelta && start.is_some_and(|start| start < retained) {
+            return Err(SqlError::detail(Names::of(profile).expired()));
+        }
+        let from = start.unwrap_or(0).max(retained);
+        let to = self.end_ms.map_or(fence.upper, |ms| boundary(ms, profile));
+        Ok((from, to.max(from)))
     }
+}
+
+/// The first TSO at or behind a bound: windows are `[start, end)`, in the older build `(start, end]` by the millisecond.
+fn boundary(ms: i64, profile: Profile) -> i64 {
+    if profile == Profile::V5_0Binlog { ((ms << LOGICAL_BITS) | LOGICAL_MAX) + 1 } else { ms << LOGICAL_BITS }
+}
+
+/// The first TSO whose records are still told. Records at the age of the TTL have expired.
+pub(crate) fn retained_from(table: &Table, now: &TsoStatus) -> i64 {
+    let by_age = table.spec().changes.and_then(|changes| changes.ttl_seconds).map_or(0, |ttl| {
+        let expired_ms = now.physical_ms.saturating_sub(ttl.saturating_mul(1000));
+        expired_ms.saturating_add(1).clamp(0, i64::MAX >> LOGICAL_BITS) << LOGICAL_BITS
+    });
+    by_age.max(table.expired_before())
+}
+
+/// `yyyy-MM-dd HH:mm:ss` in a zone, not before the epoch.
+pub(super) fn timestamp_ms(text: &str, zone: &SessionZone) -> Option<i64> {
     let exact = text.len() == 19
         && text.bytes().enumerate().all(|(i, b)| match i {
             4 | 7 => b == b'-',
@@ -115,63 +123,6 @@ fn timestamp_ms(text: &str, zone: &SessionZone) -> Result<i64, SqlError> {
             13 | 16 => b == b':',
             _ => b.is_ascii_digit(),
         });
-    let micros = if exact { parse_datetime(text, 6, zone) } else { None };
-    let micros = micros.ok_or_else(|| SqlError::detail(format!("Invalid TIMESTAMP format in incr clause: {text}")))?;
-    Ok(zone.instant_of_wall(micros.div_euclid(1_000_000)) * 1000)
-}
-
-fn end_in_future(profile: Profile, end_ms: i64, now: TsoStatus) -> SqlError {
-    if profile == Profile::V5_0Binlog {
-        return SqlError::detail(format!(
-            "endTimestamp exceeds the maximum supported time for an INCR read: requestedEndTimestampMs={end_ms}, \
-             CURRENT_TSO_PHYSICAL_TIME={}",
-            now.physical_ms
-        ));
-    }
-    window_error(5100, "ERR_INCR_WINDOW_NOT_READY", "END_AFTER_CURRENT_TSO", end_ms, now, 100, 0)
-}
-
-/// The structured text of the codes 5100 and 5101.
-pub(crate) fn window_error(
-    code: u16,
-    name: &'static str,
-    reason: &str,
-    end_ms: i64,
-    now: TsoStatus,
-    retry_after_ms: u64,
-    timeout_ms: u64,
-) -> SqlError {
-    let mut error = SqlError::coded(
-        code,
-        format!(
-            "{name}: reason={reason}, requestedEndTimestampMs={end_ms}, currentTSO={}, currentTSOPhysicalTimeMs={}, \
-             committedTSO={}, committedTSOPhysicalTimeMs={}, retryAfterMs={retry_after_ms}, timeoutMs={timeout_ms}",
-            now.current_tso, now.physical_ms, now.current_tso, now.physical_ms
-        ),
-    );
-    error.name = Some(name);
-    error
-}
-
-impl IncrWindow {
-    /// The refusal when running transactions outlive the wait.
-    pub(crate) fn wait_timeout(
-        &self,
-        profile: Profile,
-        now: TsoStatus,
-        timeout_ms: u64,
-        watermark: i64,
-        db_id: u64,
-        table_id: u64,
-    ) -> SqlError {
-        // The structured error is for windows with an end; the others keep the older text.
-        if profile == Profile::V5_0Binlog || !self.bounded {
-            return SqlError::detail(format!(
-                "timeout waiting previous transactions finish for time-based read, txnIdWatermark={watermark} dbId={db_id} \
-                 tableIds=[{table_id}]"
-            ));
-        }
-        let end_ms = self.to >> LOGICAL_BITS;
-        window_error(5101, "ERR_INCR_VISIBLE_WAIT_TIMEOUT", "VISIBLE_WAIT_TIMEOUT", end_ms, now, 100, timeout_ms)
-    }
+    let micros = if exact { parse_datetime(text, 6, zone)? } else { return None };
+    Some(zone.instant_of_wall(micros.div_euclid(1_000_000)) * 1000).filter(|ms| *ms >= 0)
 }

@@ -1,54 +1,29 @@
-//! Recorded changes: the TSO clock, change records and the windows of `@incr`.
+//! Recorded changes: the TSO clock, change records, the windows of `@incr`, the past of a table.
 
+mod fence;
 mod fold;
 mod incr;
+mod names;
+mod properties;
+mod record;
+mod rows;
+mod travel;
 mod tso;
 
-use arrow::array::RecordBatch;
-
-pub(crate) use fold::{ChangeRows, incr_schema};
-pub(crate) use incr::{IncrSpec, IncrType};
+pub use fence::IncrFailure;
+pub(crate) use fence::{Fence, FenceRequest, IncrFailures};
+pub(crate) use incr::{Incr, IncrSpec, retained_from};
+pub(crate) use names::{BEFORE, ChangeColumns, Names};
+pub(crate) use properties::{
+    Facts as ChangeFacts, alter as alter_properties, check as check_properties, check_column, owns as owns_property,
+};
+pub use record::{ChangeBatch, RawOp};
+pub(crate) use rows::{ChangeRows, incr_schema, raw_schema};
+pub(crate) use travel::Travel;
 pub use tso::Tso;
 pub(crate) use tso::{LOGICAL_BITS, LOGICAL_MAX};
 
-/// What a write did to a key; the record's raw op.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RawOp {
-    /// A new row.
-    Insert,
-    /// A live key got a new row.
-    Update,
-    /// A live key was deleted.
-    Delete,
-}
-
-/// The change records of one commit in one rowset.
-#[derive(Debug)]
-pub struct ChangeBatch {
-    /// Commit TSO, the same for all records.
-    pub tso: i64,
-    /// LSN of the first record in its transaction; the others follow.
-    pub first_lsn: i64,
-    /// Id of the partition the rows are in.
-    pub partition: u64,
-    /// Id of the tablet the rows are in.
-    pub tablet: u64,
-    /// Raw op of each record.
-    pub ops: Vec<RawOp>,
-    /// Rows after the change; of deletes the key columns only.
-    pub after: RecordBatch,
-    /// Rows before the change where the table keeps them; NULL rows for inserts.
-    pub before: Option<RecordBatch>,
-}
-
-impl ChangeBatch {
-    /// Records of a batch in which every row is new; `place` is its partition and tablet.
-    pub(crate) fn inserts(tso: i64, first_lsn: i64, place: (u64, u64), batch: RecordBatch) -> Self {
-        let (partition, tablet) = place;
-        let ops = vec![RawOp::Insert; batch.num_rows()];
-        Self { tso, first_lsn, partition, tablet, ops, after: batch, before: None }
-    }
-}
-
+#[cfg(test)]
+mod property_tests;
 #[cfg(test)]
 mod tests;

@@ -8,7 +8,7 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 
 use crate::changelog::incr_schema;
 use crate::engine::Profile;
-use crate::storage::{COMMIT_TSO_COL, KeysType, Table, VERSION_COL, delete_sign_field};
+use crate::storage::{COMMIT_TSO_COL, KeysType, ROW_LSN_COL, Table, VERSION_COL, delete_sign_field};
 
 /// Hidden columns that a statement names, in upper case.
 pub(super) fn mentioned(tokens: &[Token]) -> HashSet<String> {
@@ -28,17 +28,28 @@ pub(super) struct Shown {
 }
 
 /// Schema of a table scan.
-pub(super) fn of_table(table: &Table, named: &HashSet<String>, show_hidden: bool, row_ids: bool) -> Shown {
+///
+/// With `row_lsn` duplicate tables have one more hidden column.
+pub(super) fn of_table(
+    table: &Table,
+    named: &HashSet<String>,
+    show_hidden: bool,
+    row_ids: bool,
+    row_lsn: bool,
+) -> Shown {
     let mut fields: Vec<Field> = table.columns().iter().map(|c| c.field().as_ref().clone()).collect();
     let mut hidden = Vec::new();
     if show_hidden && table.keys_type() == KeysType::Unique {
         fields.push(delete_sign_field().as_ref().clone());
         fields.push(Field::new(VERSION_COL, DataType::Int64, false));
     }
-    if table.spec().changes.is_some() && (show_hidden || named.contains(COMMIT_TSO_COL)) {
-        fields.push(Field::new(COMMIT_TSO_COL, DataType::Int64, false));
-        if !show_hidden {
-            hidden.push(COMMIT_TSO_COL.to_owned());
+    let row_lsn = row_lsn && table.keys_type() == KeysType::Duplicate;
+    for (column, there) in [(COMMIT_TSO_COL, true), (ROW_LSN_COL, row_lsn)] {
+        if there && table.spec().changes.is_some() && (show_hidden || named.contains(column)) {
+            fields.push(Field::new(column, DataType::Int64, false));
+            if !show_hidden {
+                hidden.push(column.to_owned());
+            }
         }
     }
     if row_ids {

@@ -100,7 +100,7 @@ fn table(session: &mut Session, cursor: &mut Cursor<'_>) -> Result<StatementResu
         return Err(SqlError::not_served(cursor.rest()));
     }
     cursor.expect_end()?;
-    let (keys_type, key_columns) = apply_keys(&mut defs, keys)?;
+    let (keys_type, _) = apply_keys(&mut defs, keys)?;
     let columns: Vec<Column> = defs.into_iter().map(|def| def.column).collect();
     check_columns(&columns)?;
     let decimal256 = session.variables.is_true("enable_decimal256");
@@ -111,9 +111,6 @@ fn table(session: &mut Session, cursor: &mut Cursor<'_>) -> Result<StatementResu
     };
     check_distribution(&columns, keys_type, &hash_columns)?;
     let (properties, changes) = properties::check(session.engine.as_ref(), written, keys_type, &columns)?;
-    if key_columns == 0 && changes.is_some() {
-        return Err(SqlError::detail("a table without key columns cannot record changes"));
-    }
     session.engine.catalog.create_table(
         TableSpec {
             db,

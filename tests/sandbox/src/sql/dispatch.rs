@@ -10,6 +10,7 @@ use crate::session::Session;
 
 /// Runs one statement.
 pub(crate) async fn run(session: &mut Session, text: &str, statement: &Statement) -> Result<StatementResult, SqlError> {
+    super::changes::check_hints(&statement.hints, &statement.tokens)?;
     let saved = session.variables.clone();
     let hinted = apply_hints(session, statement)?;
     let outcome = run_bare(session, text, statement).await;

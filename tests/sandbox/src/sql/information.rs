@@ -412,7 +412,7 @@ fn tso_status(session: &Session) -> Rows {
         Cell::Number(now.current_tso),
         Cell::Number(now.physical_ms),
         Cell::Number(now.logical),
-        Cell::Number(now.current_tso),
-        Cell::Number(now.physical_ms),
+        now.committed_tso.map_or(Cell::Null, Cell::Number),
+        now.committed_tso.map_or(Cell::Null, |tso| Cell::Number(tso >> crate::changelog::LOGICAL_BITS)),
     ]]
 }

@@ -1,5 +1,6 @@
 //! Doris SQL: lexing, the statements, queries through DataFusion with Doris's meaning.
 
+mod changes;
 mod columns;
 mod create;
 mod cursor;

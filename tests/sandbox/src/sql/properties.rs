@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::engine::{Engine, Profile};
+use crate::changelog;
+use crate::engine::Engine;
 use crate::error::SqlError;
 use crate::storage::{ChangeConfig, Column, KeysType};
-use crate::types::DorisType;
 
 /// Properties that are kept and printed and do not change results.
 const KEPT: &[&str] = &[
@@ -34,17 +34,6 @@ const KEPT: &[&str] = &[
     "storage_vault_name",
     "store_row_column",
     "skip_write_index_on_load",
-];
-
-const CHANGELOG: &[&str] =
-    &["changelog.enable", "changelog.need_historical_value", "changelog.ttl_seconds", "changelog.max_bytes"];
-const BINLOG: &[&str] = &[
-    "binlog.enable",
-    "binlog.format",
-    "binlog.max_bytes",
-    "binlog.max_history_nums",
-    "binlog.need_historical_value",
-    "binlog.ttl_seconds",
 ];
 
 fn unknown(key: &str, value: &str) -> SqlError {
@@ -103,13 +92,7 @@ pub(super) fn check(
                     .map_err(|_| SqlError::detail(format!("Invalid value for property {key}: {value}")))?;
             }
             key if KEPT.contains(&key) => {}
-            key if CHANGELOG.contains(&key) && profile == Profile::V5_0Changelog => {}
-            key if BINLOG.contains(&key) && profile == Profile::V5_0Changelog => {
-                return Err(SqlError::detail(format!(
-                    "property {key} is not supported any more, use changelog.enable (row changes) instead"
-                )));
-            }
-            key if BINLOG.contains(&key) => {}
+            key if changelog::owns_property(profile, key, value)? => {}
             key if key.starts_with("function_column.") || key.starts_with("dynamic_partition.") => {
                 return Err(SqlError::not_served(format!("property {key}")));
             }
@@ -117,7 +100,10 @@ pub(super) fn check(
         }
         out.insert(key.clone(), value.clone());
     }
-    let changes = changes(profile, &written, keys_type, merge_on_write, columns)?;
+    let feature = engine.config().enable_feature_binlog;
+    let facts = changelog::ChangeFacts { profile, feature, keys_type, merge_on_write, columns };
+    let (changes, shown) = changelog::check_properties(&facts, &written)?;
+    out.extend(shown);
     let mut default = |key: &str, value: &str| {
         out.entry(key.to_owned()).or_insert_with(|| value.to_owned());
     };
@@ -138,67 +124,8 @@ pub(super) fn check(
     default("enable_single_replica_compaction", "false");
     default("group_commit_interval_ms", "10000");
     default("group_commit_data_bytes", "134217728");
-    if changes.is_some() {
-        let stem = if profile == Profile::V5_0Changelog { "changelog" } else { "binlog" };
-        default(&format!("{stem}.need_historical_value"), "false");
-        default(&format!("{stem}.ttl_seconds"), "86400");
-        default(&format!("{stem}.max_bytes"), "9223372036854775807");
-        if profile == Profile::V5_0Binlog {
-            default("binlog.max_history_nums", "9223372036854775807");
-        }
-    }
     if let Some(number) = out.remove("replication_num") {
         out.insert("replication_allocation".to_owned(), format!("tag.location.default: {number}"));
     }
     Ok((out, changes))
-}
-
-fn changes(
-    profile: Profile,
-    written: &BTreeMap<String, String>,
-    keys_type: KeysType,
-    merge_on_write: bool,
-    columns: &[Column],
-) -> Result<Option<ChangeConfig>, SqlError> {
-    let stem = if profile == Profile::V5_0Changelog { "changelog" } else { "binlog" };
-    let flag = |suffix: &str| {
-        let key = format!("{stem}.{suffix}");
-        written.get(&key).map_or(Ok(false), |value| boolean(&key, value))
-    };
-    for suffix in ["ttl_seconds", "max_bytes", "max_history_nums"] {
-        let key = format!("{stem}.{suffix}");
-        if let Some(value) = written.get(&key)
-            && value.parse::<i64>().is_err()
-        {
-            return Err(SqlError::detail(format!("Invalid value for property {key}: {value}")));
-        }
-    }
-    let before_image = flag("need_historical_value")?;
-    if !flag("enable")? {
-        return Ok(None);
-    }
-    if stem == "binlog" {
-        match written.get("binlog.format").map(String::as_str) {
-            Some("ROW") if profile == Profile::V5_0Binlog => {}
-            Some("ROW") => return Err(unknown("binlog.format", "ROW")),
-            None | Some("STATEMENT_AND_SNAPSHOT") => {
-                return Err(SqlError::not_served("binlog.format=STATEMENT_AND_SNAPSHOT"));
-            }
-            Some(other) => return Err(SqlError::detail(format!("Invalid binlog format value: {other}"))),
-        }
-    }
-    let feature = if stem == "binlog" { "binlog<Row>" } else { "changelog" };
-    if keys_type == KeysType::Unique && !merge_on_write {
-        return Err(SqlError::detail(format!("Only duplicate and mow table model support {feature}")));
-    }
-    if keys_type == KeysType::Duplicate && before_image {
-        return Err(SqlError::detail("Duplicate table model don't support record historical value"));
-    }
-    if let Some(column) = columns.iter().find(|c| c.ty == DorisType::Variant) {
-        return Err(SqlError::detail(format!(
-            "VARIANT column {} is not supported on a table with {feature}",
-            column.name
-        )));
-    }
-    Ok(Some(ChangeConfig { before_image, ttl_seconds: None }))
 }

@@ -30,6 +30,8 @@ const SMALL_ROWS: usize = 1024;
 pub(super) enum Source {
     /// Tablets at one version.
     Tablets { version: u64, tablets: Vec<TabletSnapshot>, show_deleted: bool },
+    /// A past moment: tablets with the rowsets of the time, and rows that later changes superseded.
+    Past { version: u64, tablets: Vec<TabletSnapshot>, superseded: Arc<ChangeRows> },
     /// A window of changes.
     Changes(Arc<ChangeRows>),
     /// Rows made for the statement.
@@ -77,18 +79,15 @@ impl TableProvider for Relation {
             None => Arc::clone(&self.schema),
         };
         let partitions: Vec<Arc<dyn PartitionStream>> = match &self.source {
-            Source::Tablets { version, tablets, show_deleted } => tablets
-                .iter()
-                .filter(|tablet| !tablet.rowsets.is_empty())
-                .map(|tablet| {
-                    Arc::new(TabletScan {
-                        schema: Arc::clone(&schema),
-                        version: *version,
-                        tablet: tablet.clone(),
-                        show_deleted: *show_deleted,
-                    }) as Arc<dyn PartitionStream>
-                })
-                .collect(),
+            Source::Tablets { version, tablets, show_deleted } => {
+                scans(&schema, *version, tablets, *show_deleted).collect()
+            }
+            Source::Past { version, tablets, superseded } => {
+                let changes = ChangeScan { schema: Arc::clone(&schema), rows: Arc::clone(superseded) };
+                scans(&schema, *version, tablets, false)
+                    .chain([Arc::new(changes) as Arc<dyn PartitionStream>])
+                    .collect()
+            }
             Source::Changes(rows) => {
                 vec![Arc::new(ChangeScan { schema: Arc::clone(&schema), rows: Arc::clone(rows) })]
             }
@@ -105,6 +104,18 @@ impl TableProvider for Relation {
         }
         Ok(Arc::new(StreamingTableExec::try_new(schema, partitions, None, None, false, limit)?))
     }
+}
+
+fn scans(
+    schema: &SchemaRef,
+    version: u64,
+    tablets: &[TabletSnapshot],
+    show_deleted: bool,
+) -> impl Iterator<Item = Arc<dyn PartitionStream>> {
+    tablets.iter().filter(|tablet| !tablet.rowsets.is_empty()).map(move |tablet| {
+        let tablet = tablet.clone();
+        Arc::new(TabletScan { schema: Arc::clone(schema), version, tablet, show_deleted }) as Arc<dyn PartitionStream>
+    })
 }
 
 fn adapt(

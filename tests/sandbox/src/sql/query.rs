@@ -3,7 +3,6 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::Duration;
 
 use arrow::array::ArrayRef;
 use arrow::datatypes::SchemaRef;
@@ -19,6 +18,7 @@ use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{self, Query, TableFactor, VisitMut, VisitorMut};
 use datafusion::sql::sqlparser::tokenizer::Token;
 
+use super::changes::{self, Wanted};
 use super::columns::{self, Shown};
 use super::expression::{self, ExprContext};
 use super::lexer::Tok;
@@ -26,8 +26,8 @@ use super::provider::{Relation, Source};
 use super::relations::{self, ScanSpec, scan_name};
 use super::rewrite::{Rewriter, plain_name};
 use super::{ddl, dialect, functions, information, output};
-use crate::changelog::ChangeRows;
-use crate::engine::{Engine, Origin, StatementResult, TabletInfo};
+use crate::changelog::Fence;
+use crate::engine::{Engine, Origin, Profile, StatementResult, TabletInfo};
 use crate::error::SqlError;
 use crate::session::Session;
 use crate::storage::Table;
@@ -105,6 +105,7 @@ pub(super) async fn prepare(
 ) -> Result<Prepared, SqlError> {
     let rewritten = relations::rewrite(session, tokens)?;
     let named = columns::mentioned(&rewritten.tokens);
+    let fence = changes::fence(session, &rewritten.scans).await?;
     let mut query = parse(rewritten.tokens)?;
     let mut collector = Collector::default();
     if let ControlFlow::Break(error) = query.visit(&mut collector) {
@@ -116,6 +117,7 @@ pub(super) async fn prepare(
         named,
         options,
         scans: rewritten.scans,
+        fence,
         schemas: HashMap::new(),
         names: HashMap::new(),
         spellings: HashSet::new(),
@@ -204,6 +206,7 @@ struct Binder<'a> {
     named: HashSet<String>,
     options: &'a QueryOptions,
     scans: Vec<ScanSpec>,
+    fence: Option<Fence>,
     schemas: HashMap<String, HashMap<String, Relation>>,
     names: HashMap<String, String>,
     spellings: HashSet<String>,
@@ -223,9 +226,15 @@ impl Binder<'_> {
         if spec.parts.len() > 3 {
             return Err(SqlError::syntax(format!("invalid table name {name}")));
         }
+        if let Some(raw) = &spec.raw {
+            self.tables += 1;
+            let relation = changes::raw(self.session, raw)?;
+            self.register(name, place.unwrap_or_default(), relation, Vec::new());
+            return Ok(());
+        }
         let (db, table) = ddl::resolve(self.session, spec.parts.clone())?;
         let (relation, hidden) = if db.eq_ignore_ascii_case("information_schema") {
-            if spec.incr.is_some() || spec.tablets.is_some() || spec.partitions.is_some() {
+            if spec.incr.is_some() || spec.travel.is_some() || spec.tablets.is_some() || spec.partitions.is_some() {
                 return Err(SqlError::detail(format!("table {table} takes no read hints")));
             }
             self.system += 1;
@@ -234,8 +243,13 @@ impl Binder<'_> {
         } else {
             let table = self.session.engine.table_handle(&db, &table)?;
             self.tables += 1;
-            self.table(&table, &spec).await?
+            self.table(&table, &spec)?
         };
+        self.register(name, place.unwrap_or((db, table)), relation, hidden);
+        Ok(())
+    }
+
+    fn register(&mut self, name: &str, place: (String, String), relation: Relation, hidden: Vec<String>) {
         for field in relation.schema().fields() {
             self.names.entry(field.name().to_lowercase()).or_insert_with(|| field.name().clone());
             self.spellings.insert(field.name().clone());
@@ -243,26 +257,25 @@ impl Binder<'_> {
         if !hidden.is_empty() {
             self.hidden.insert(name.to_owned(), hidden);
         }
-        let (db, table) = place.unwrap_or((db, table));
+        let (db, table) = place;
         self.schemas.entry(db).or_default().insert(table, relation);
-        Ok(())
     }
 
-    async fn table(&mut self, table: &Arc<Table>, spec: &ScanSpec) -> Result<(Relation, Vec<String>), SqlError> {
+    fn table(&mut self, table: &Arc<Table>, spec: &ScanSpec) -> Result<(Relation, Vec<String>), SqlError> {
         if let Some(partitions) = &spec.partitions
             && let Some(unknown) = partitions.iter().find(|p| !p.eq_ignore_ascii_case(table.name()))
         {
             return Err(SqlError::detail(format!("Partition: {unknown} is not exists on table {}", table.name())));
         }
         let show_hidden = self.session.variables.is_true("show_hidden_columns");
-        if let Some(incr) = &spec.incr {
-            if spec.tablets.is_some() {
-                return Err(SqlError::not_served("@incr with TABLET"));
-            }
-            let profile = self.session.engine.profile();
-            let rows = read_changes(self.session, table, incr).await?;
-            let Shown { schema, hidden } = columns::of_changes(table, profile, &self.named, show_hidden);
-            return Ok((Relation::new(schema, Source::Changes(Arc::new(rows))), hidden));
+        let wanted = Wanted { named: &self.named, show_hidden };
+        if spec.incr.is_some()
+            && let Some(fence) = &self.fence
+        {
+            return changes::incr(self.session, table, spec, fence, &wanted);
+        }
+        if let Some(travel) = &spec.travel {
+            return changes::past(self.session, table, spec, travel, &wanted);
         }
         let mut snapshot = table.snapshot();
         self.epoch = snapshot.epoch;
@@ -272,31 +285,13 @@ impl Binder<'_> {
             }
             snapshot.tablets.retain(|t| ids.contains(&t.id));
         }
-        let Shown { schema, hidden } = columns::of_table(table, &self.named, show_hidden, self.options.row_ids);
+        let row_lsn = self.session.engine.profile() == Profile::V5_0Changelog;
+        let Shown { schema, hidden } =
+            columns::of_table(table, &self.named, show_hidden, self.options.row_ids, row_lsn);
         let source =
             Source::Tablets { version: snapshot.version, tablets: snapshot.tablets, show_deleted: show_hidden };
         Ok((Relation::new(schema, source), hidden))
     }
-}
-
-/// Reads the window of `@incr`, after waiting for transactions that may belong to it.
-async fn read_changes(
-    session: &Session,
-    table: &Arc<Table>,
-    incr: &crate::changelog::IncrSpec,
-) -> Result<ChangeRows, SqlError> {
-    let engine = &session.engine;
-    let now = engine.tso();
-    let window = incr.resolve(table, engine.profile(), &session.variables.zone(), now)?;
-    if !session.variables.is_true("enable_eventual_consistent_change") {
-        let timeout_ms = session.variables.number("change_visible_timeout_ms").unwrap_or(10_000);
-        let watermark = engine.txns.watermark();
-        if !engine.txns.wait_quiet(table.id(), watermark, Duration::from_millis(timeout_ms)).await {
-            let db_id = engine.catalog.database_id(table.database())?;
-            return Err(window.wait_timeout(engine.profile(), now, timeout_ms, watermark, db_id, table.id()));
-        }
-    }
-    ChangeRows::new(table, table.changes(window.from, window.to), window.kind, engine.profile())
 }
 
 /// An error of DataFusion in the server's form.

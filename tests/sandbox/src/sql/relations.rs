@@ -4,8 +4,10 @@
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::Token;
 
+use super::changes;
 use super::lexer::Tok;
-use crate::changelog::IncrSpec;
+use crate::changelog::{IncrSpec, Travel};
+use crate::engine::Profile;
 use crate::error::SqlError;
 use crate::session::Session;
 
@@ -17,6 +19,19 @@ pub(super) struct ScanSpec {
     pub(super) tablets: Option<Vec<u64>>,
     pub(super) partitions: Option<Vec<String>>,
     pub(super) incr: Option<IncrSpec>,
+    /// `FOR TIME AS OF …`
+    pub(super) travel: Option<Travel>,
+    /// The table function of raw change records.
+    pub(super) raw: Option<RawSpec>,
+}
+
+/// Parameters of the table function of raw change records.
+#[derive(Debug, Clone, Default)]
+pub(super) struct RawSpec {
+    pub(super) db: Option<String>,
+    pub(super) table: String,
+    pub(super) partitions: Option<Vec<String>>,
+    pub(super) tablets: Option<Vec<u64>>,
 }
 
 /// Tokens ready for the query parser.
@@ -48,18 +63,21 @@ pub(super) fn rewrite(session: &Session, tokens: &[Tok]) -> Result<Rewritten, Sq
             }
             _ => {}
         }
+        if follows_from(&out.tokens) && reader.starts_raw(session.engine.profile()) {
+            let name = reader.word(0).unwrap_or_default().to_lowercase();
+            reader.at += 1;
+            let raw = raw(&mut reader)?;
+            let scan = ScanSpec { parts: vec![name], raw: Some(raw), ..ScanSpec::default() };
+            reader.push(scan, &mut out);
+            continue;
+        }
         if reader.starts_modifier() && ends_with_name(&out.tokens) {
             let parts = pop_name(&mut out.tokens);
             let mut scan = ScanSpec { parts, ..ScanSpec::default() };
             while reader.starts_modifier() {
                 modifier(&mut reader, &mut scan)?;
             }
-            out.tokens.push(Token::make_word(&scan_name(out.scans.len()), Some('`')));
-            if !reader.starts_alias() {
-                out.tokens.push(Token::make_keyword("AS"));
-                out.tokens.push(Token::make_word(scan.parts.last().map_or("", String::as_str), Some('`')));
-            }
-            out.scans.push(scan);
+            reader.push(scan, &mut out);
             continue;
         }
         out.tokens.push(token.clone());
@@ -89,8 +107,68 @@ impl<'a> Reader<'a> {
         if self.peek(0) == Some(&Token::AtSign) {
             return self.peek(2) == Some(&Token::LParen) && matches!(self.peek(1), Some(Token::Word(_)));
         }
-        self.peek(1) == Some(&Token::LParen)
-            && matches!(self.word(0).as_deref(), Some("TABLET" | "PARTITION" | "PARTITIONS"))
+        self.starts_travel()
+            || (self.peek(1) == Some(&Token::LParen)
+                && matches!(self.word(0).as_deref(), Some("TABLET" | "PARTITION" | "PARTITIONS")))
+    }
+
+    /// `FOR TIME AS OF` or `FOR VERSION AS OF`
+    fn starts_travel(&self) -> bool {
+        self.word(0).as_deref() == Some("FOR")
+            && matches!(self.word(1).as_deref(), Some("TIME" | "VERSION"))
+            && self.word(2).as_deref() == Some("AS")
+            && self.word(3).as_deref() == Some("OF")
+    }
+
+    /// The table function of raw records and its first parameter.
+    fn starts_raw(&self, profile: Profile) -> bool {
+        self.word(0).is_some_and(|word| changes::is_raw_function(profile, &word))
+            && self.peek(1) == Some(&Token::LParen)
+            && matches!(self.peek(2), Some(Token::SingleQuotedString(_)))
+    }
+
+    /// Puts the name of a scan into the query, with an alias when there is none.
+    fn push(&self, scan: ScanSpec, out: &mut Rewritten) {
+        out.tokens.push(Token::make_word(&scan_name(out.scans.len()), Some('`')));
+        if !self.starts_alias() {
+            out.tokens.push(Token::make_keyword("AS"));
+            out.tokens.push(Token::make_word(scan.parts.last().map_or("", String::as_str), Some('`')));
+        }
+        out.scans.push(scan);
+    }
+
+    /// `("key" = "value", ...)`
+    fn pairs(&mut self) -> Result<Vec<(String, String)>, SqlError> {
+        let mut pairs = Vec::new();
+        self.expect(&Token::LParen)?;
+        if self.peek(0) == Some(&Token::RParen) {
+            self.at += 1;
+            return Ok(pairs);
+        }
+        loop {
+            let key = self.text()?;
+            self.expect(&Token::Eq)?;
+            pairs.push((key, self.text()?));
+            if self.peek(0) != Some(&Token::Comma) {
+                break;
+            }
+            self.at += 1;
+        }
+        self.expect(&Token::RParen)?;
+        Ok(pairs)
+    }
+
+    fn text(&mut self) -> Result<String, SqlError> {
+        match self.peek(0) {
+            Some(Token::SingleQuotedString(text)) => {
+                self.at += 1;
+                Ok(text.clone())
+            }
+            other => Err(SqlError::syntax(format!(
+                "mismatched input '{}' expecting a string",
+                other.map_or_else(|| "<EOF>".to_owned(), ToString::to_string)
+            ))),
+        }
     }
 
     fn starts_alias(&self) -> bool {
@@ -162,13 +240,31 @@ fn modifier(reader: &mut Reader<'_>, scan: &mut ScanSpec) -> Result<(), SqlError
         };
         reader.at += 2;
         if !name.eq_ignore_ascii_case("incr") {
-            return Err(if name.eq_ignore_ascii_case("snapshot") {
+            return Err(if name.eq_ignore_ascii_case("snapshot") || name.eq_ignore_ascii_case("reset") {
                 SqlError::detail("Invalid param type for olap table")
             } else {
                 SqlError::not_served(format!("table parameter @{name}"))
             });
         }
-        scan.incr = Some(incr(reader)?);
+        let mut spec = IncrSpec::default();
+        for (key, value) in reader.pairs()? {
+            spec.set(&key, &value)?;
+        }
+        scan.incr = Some(spec);
+        return Ok(());
+    }
+    if reader.starts_travel() {
+        let time = reader.word(1).as_deref() == Some("TIME");
+        reader.at += 4;
+        scan.travel = Some(match reader.peek(0) {
+            Some(Token::SingleQuotedString(text)) if time => Travel::Time(text.clone()),
+            Some(Token::SingleQuotedString(text) | Token::Number(text, _)) if !time => Travel::Version(text.clone()),
+            other => {
+                let got = other.map_or_else(|| "<EOF>".to_owned(), ToString::to_string);
+                return Err(SqlError::syntax(format!("mismatched input '{got}' after AS OF")));
+            }
+        });
+        reader.at += 1;
         return Ok(());
     }
     let word = reader.word(0).unwrap_or_default();
@@ -187,36 +283,35 @@ fn modifier(reader: &mut Reader<'_>, scan: &mut ScanSpec) -> Result<(), SqlError
     Ok(())
 }
 
-/// `("key" = "value", ...)`
-fn incr(reader: &mut Reader<'_>) -> Result<IncrSpec, SqlError> {
-    let mut spec = IncrSpec::default();
-    reader.expect(&Token::LParen)?;
-    if reader.peek(0) == Some(&Token::RParen) {
-        reader.at += 1;
-        return Ok(spec);
-    }
-    loop {
-        let text = |reader: &mut Reader<'_>| match reader.peek(0) {
-            Some(Token::SingleQuotedString(text)) => {
-                reader.at += 1;
-                Ok(text.clone())
+/// Parameters of the table function of raw records; lists are separated by commas.
+fn raw(reader: &mut Reader<'_>) -> Result<RawSpec, SqlError> {
+    let mut spec = RawSpec::default();
+    for (key, value) in reader.pairs()? {
+        let list = || value.split(',').map(|item| item.trim().to_owned()).filter(|item| !item.is_empty());
+        match key.to_ascii_lowercase().as_str() {
+            "db" => spec.db = Some(value.clone()),
+            "table" => spec.table.clone_from(&value),
+            "partition" => spec.partitions = Some(list().collect()),
+            "tablet" => {
+                let ids: Result<Vec<u64>, _> = list().map(|id| id.parse()).collect();
+                spec.tablets = Some(ids.map_err(|_| SqlError::detail(format!("Invalid tablet id: {value}")))?);
             }
-            other => Err(SqlError::syntax(format!(
-                "mismatched input '{}' expecting a string",
-                other.map_or_else(|| "<EOF>".to_owned(), ToString::to_string)
-            ))),
-        };
-        let key = text(reader)?;
-        reader.expect(&Token::Eq)?;
-        let value = text(reader)?;
-        spec.set(&key, &value)?;
-        if reader.peek(0) != Some(&Token::Comma) {
-            break;
+            _ => return Err(SqlError::detail(format!("Unknown property of the table function: {key}"))),
         }
-        reader.at += 1;
     }
-    reader.expect(&Token::RParen)?;
+    if spec.table.is_empty() {
+        return Err(SqlError::detail("the table function needs the property \"table\""));
+    }
     Ok(spec)
+}
+
+/// Whether a relation may stand next.
+fn follows_from(tokens: &[Token]) -> bool {
+    match tokens.last() {
+        Some(Token::Comma) => true,
+        Some(Token::Word(word)) => word.quote_style.is_none() && matches!(word.keyword, Keyword::FROM | Keyword::JOIN),
+        _ => false,
+    }
 }
 
 /// `@@[session.|global.]name` becomes a literal, labelled with its text.

@@ -12,6 +12,8 @@ use crate::session::Session;
 use crate::types::{TextStyle, text_value};
 
 mod changes;
+mod fences;
+mod history;
 mod refusals;
 mod selects;
 mod statements;

@@ -245,15 +245,21 @@ impl TxnManager {
         self.inner.lock().next_id - 1
     }
 
-    /// Waits until no transaction up to `watermark` is open on the table; `false` when `timeout` passed first.
-    pub(crate) async fn wait_quiet(&self, table: u64, watermark: i64, timeout: std::time::Duration) -> bool {
+    /// Waits until no transaction up to `watermark` is open on the tables; `false` when `timeout` passed first.
+    pub(crate) async fn wait_quiet(
+        &self,
+        tables: &std::collections::BTreeSet<u64>,
+        watermark: i64,
+        timeout: std::time::Duration,
+    ) -> bool {
         let mut changed = self.changed.subscribe();
         let quiet = async {
             loop {
                 let open = {
                     let inner = self.lock();
                     inner.txns.range(..=watermark).any(|(_, t)| {
-                        t.table.id() == table && (t.view.state.is_running() || t.view.state == TxnState::Committed)
+                        tables.contains(&t.table.id())
+                            && (t.view.state.is_running() || t.view.state == TxnState::Committed)
                     })
                 };
                 if !open {

@@ -142,65 +142,21 @@ async fn incr_refuses_what_the_server_refuses() {
             "Invalid TIMESTAMP format in incr clause: 2024-01-01 00:00:00.5",
         ),
         ("s@snapshot()", "Invalid param type for olap table"),
+        ("s@reset()", "Invalid param type for olap table"),
+        ("s@incr('startTimestamp'=' 0')", "Invalid TIMESTAMP format in incr clause:  0"),
+        (
+            "s@incr('endTimestamp'='1960-01-01 00:00:00')",
+            "Invalid TIMESTAMP format in incr clause: 1960-01-01 00:00:00",
+        ),
+        ("s@incr('incrementtype'='DETAIL')", "Unsupported parameter in incr query: incrementtype"),
+        ("s@incr() PARTITION(p)", "Partition: p is not exists on table s"),
+        ("s@incr() FOR VERSION AS OF 1", "FOR VERSION/TIME AS OF cannot be used with @incr"),
     ];
     for (from, text) in cases {
         assert_eq!(f.error(&format!("SELECT * FROM {from}")).await.text(), text, "{from}");
     }
-}
-
-#[tokio::test]
-async fn end_after_current_tso_is_refused_by_code_or_text() {
-    let sql = "SELECT * FROM s@incr('endTimestamp'='2024-01-01 00:00:01', 'incrementType'='DETAIL')";
-    let mut f = Fixture::with_database().await;
-    table(&mut f, false).await;
-    let error = f.error(sql).await;
-    assert_eq!((error.code, error.name), (5100, Some("ERR_INCR_WINDOW_NOT_READY")));
-    assert!(error.text().starts_with(
-        "ERR_INCR_WINDOW_NOT_READY: reason=END_AFTER_CURRENT_TSO, requestedEndTimestampMs=1704067201000, currentTSO="
-    ));
-    f.clock.advance(1000);
-    f.run(sql).await;
-    let mut f = Fixture::new(Profile::V5_0Binlog);
-    f.run("CREATE DATABASE d; USE d; CREATE TABLE s (id INT) UNIQUE KEY(id) DISTRIBUTED BY HASH(id) BUCKETS 1 PROPERTIES('binlog.enable'='true', 'binlog.format'='ROW')").await;
-    let error = f.error(sql).await;
-    assert_eq!(error.code, 1105);
-    assert_eq!(
-        error.text(),
-        "endTimestamp exceeds the maximum supported time for an INCR read: requestedEndTimestampMs=1704067201000, CURRENT_TSO_PHYSICAL_TIME=1704067200000"
-    );
-}
-
-#[tokio::test(start_paused = true)]
-async fn incr_waits_for_open_transactions_of_the_table() {
-    let mut f = Fixture::with_database().await;
-    table(&mut f, false).await;
-    let txn = f
-        .engine
-        .begin_load(crate::engine::LoadSpec {
-            db: "d".into(),
-            table: "s".into(),
-            label: Some("open".into()),
-            two_phase: true,
-            timeout: std::time::Duration::from_secs(600),
-            columns: None,
-            merge_type: crate::engine::MergeType::Append,
-            source: "BACKEND_STREAMING",
-            ..Default::default()
-        })
-        .unwrap();
-    let sql = "SELECT * FROM s@incr('incrementType'='DETAIL')";
-    // The structured error is for windows with an end; a read up to now keeps the older text.
-    let error = f.error(sql).await;
-    assert_eq!((error.code, error.name), (1105, None));
-    assert!(error.message.contains("timeout waiting previous transactions finish for time-based read"), "{error}");
-    let bounded = "SELECT * FROM s@incr('endTimestamp'='2020-01-01 00:00:00','incrementType'='DETAIL')";
-    let error = f.error(bounded).await;
-    assert_eq!((error.code, error.name), (5101, Some("ERR_INCR_VISIBLE_WAIT_TIMEOUT")));
-    f.run("SET enable_eventual_consistent_change = true").await;
-    f.run(sql).await;
-    f.run("SET enable_eventual_consistent_change = false").await;
-    f.engine.abort_load(txn, "done");
-    f.run(sql).await;
+    let hinted = f.error("SELECT * FROM s@incr('incrementType'='DETAIL') /*+PREAGGOPEN*/").await;
+    assert_eq!(hinted.text(), "PREAGGOPEN hint is not supported for INCR query");
 }
 
 #[tokio::test]
@@ -210,4 +166,127 @@ async fn truncate_forgets_pending_changes() {
     f.run("INSERT INTO s VALUES (1,'a',1); TRUNCATE TABLE s; INSERT INTO s VALUES (2,'b',1)").await;
     assert_eq!(f.rows("SELECT id FROM s@incr('incrementType'='DETAIL')").await, ["2"]);
     assert_eq!(f.rows("SELECT id, __DORIS_COMMIT_TSO_COL__ > 0 FROM s").await, ["2|1"]);
+}
+
+#[tokio::test]
+async fn schema_of_a_window_is_nullable_but_for_keys_and_metadata() {
+    for (profile, stem, properties, lsn) in [
+        (Profile::V5_0Changelog, "CHANGELOG", "'changelog.enable'='true'", "bigint"),
+        (Profile::V5_0Binlog, "BINLOG", "'binlog.enable'='true', 'binlog.format'='ROW'", "largeint"),
+    ] {
+        let mut f = Fixture::new(profile);
+        f.run("CREATE DATABASE d; USE d").await;
+        f.run(&format!(
+            "CREATE TABLE s (id INT NOT NULL, n INT NOT NULL) UNIQUE KEY(id) DISTRIBUTED BY HASH(id) BUCKETS 1 \
+             PROPERTIES({properties})"
+        ))
+        .await;
+        let sql = format!(
+            "SELECT id, n, __DORIS_{stem}_TSO__, __doris_{0}_lsn__, __DORIS_{stem}_OP__ FROM s@incr('incrementType'='DETAIL') t",
+            stem.to_lowercase()
+        );
+        let result = f.session.execute(&sql).await.unwrap().pop();
+        let Some(crate::engine::StatementResult::Rows { schema, types, .. }) = result else { panic!("{sql}") };
+        let nullable: Vec<bool> = schema.fields().iter().map(|f| f.is_nullable()).collect();
+        assert_eq!(nullable[..2], [false, true], "{profile}");
+        let names: Vec<String> = types.iter().map(ToString::to_string).collect();
+        assert_eq!(names[2].to_lowercase(), "bigint");
+        assert_eq!(names[3].to_lowercase(), lsn);
+        assert_eq!(names[4].to_lowercase(), "bigint");
+    }
+}
+
+#[tokio::test]
+async fn a_net_delete_carries_the_row_at_the_start_or_in_older_builds_the_last_one() {
+    for (profile, property, stem, expected) in [
+        (
+            Profile::V5_0Changelog,
+            "'changelog.enable'='true', 'changelog.need_historical_value'='true'",
+            "CHANGELOG",
+            "1|a|1",
+        ),
+        (
+            Profile::V5_0Binlog,
+            "'binlog.enable'='true', 'binlog.format'='ROW', 'binlog.need_historical_value'='true'",
+            "BINLOG",
+            "1|b|1",
+        ),
+    ] {
+        let mut f = Fixture::new(profile);
+        f.run("CREATE DATABASE d; USE d").await;
+        f.run(&format!(
+            "CREATE TABLE s (id INT, v STRING) UNIQUE KEY(id) DISTRIBUTED BY HASH(id) BUCKETS 1 PROPERTIES({property})"
+        ))
+        .await;
+        f.run("INSERT INTO s VALUES (1, 'a')").await;
+        f.clock.advance(2000);
+        f.run("INSERT INTO s VALUES (1, 'b'); DELETE FROM s WHERE id = 1").await;
+        f.clock.advance(1000);
+        let sql = format!("SELECT id, v, __DORIS_{stem}_OP__ FROM s@incr('startTimestamp'='2024-01-01 00:00:01')");
+        assert_eq!(f.rows(&sql).await, [expected], "{profile}");
+    }
+}
+
+#[tokio::test]
+async fn pairs_without_net_change_vanish_in_the_newest_build_only() {
+    // (value columns, row before and after, pair stays in the newest build)
+    let cases = [
+        ("v STRING", "'a'", false),
+        ("v STRING", "NULL", true),
+        ("v DOUBLE", "1.5", true),
+        ("v ARRAY<INT>", "'[1,2]'", false),
+        ("v ARRAY<DOUBLE>", "'[1.5]'", true),
+        ("v STRING, w INT", "NULL, 3", false),
+    ];
+    for (columns, row, stays) in cases {
+        for profile in [Profile::V5_0Changelog, Profile::V5_0Binlog] {
+            let stem = if profile == Profile::V5_0Changelog { "changelog" } else { "binlog" };
+            let format = if stem == "binlog" { "'binlog.format'='ROW'," } else { "" };
+            let mut f = Fixture::new(profile);
+            f.run("CREATE DATABASE d; USE d").await;
+            f.run(&format!(
+                "CREATE TABLE s (id INT, {columns}) UNIQUE KEY(id) DISTRIBUTED BY HASH(id) BUCKETS 1 PROPERTIES({format} \
+                 '{stem}.enable'='true', '{stem}.need_historical_value'='true')"
+            ))
+            .await;
+            f.run(&format!("INSERT INTO s VALUES (1, {row})")).await;
+            f.clock.advance(2000);
+            f.run(&format!("DELETE FROM s WHERE id = 1; INSERT INTO s VALUES (1, {row})")).await;
+            f.clock.advance(1000);
+            let rows = f.rows("SELECT id FROM s@incr('startTimestamp'='2024-01-01 00:00:01')").await;
+            let pair = stays || profile == Profile::V5_0Binlog;
+            assert_eq!(rows.len(), if pair { 2 } else { 0 }, "{profile} {columns} {row}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn windows_take_partitions_tablets_and_aliases() {
+    let mut f = Fixture::with_database().await;
+    table(&mut f, true).await;
+    f.run("INSERT INTO s VALUES (1,'a',1),(2,'b',2),(3,'c',3),(4,'d',4)").await;
+    let tablets = f.engine.tablets("d", "s").unwrap();
+    let mut counts = Vec::new();
+    for tablet in &tablets {
+        let sql =
+            format!("SELECT x.id FROM d.s@incr('incrementType'='DETAIL') PARTITION(s) TABLET({}) AS x", tablet.id);
+        counts.push(f.rows(&sql).await.len() as u64);
+    }
+    assert_eq!(counts, tablets.iter().map(|t| t.rows).collect::<Vec<_>>());
+    let joined =
+        "SELECT a.id, b.v FROM s@incr('incrementType'='DETAIL') a JOIN s@incr() b ON a.id = b.id WHERE a.id > 2";
+    assert_eq!(f.sorted(joined).await, ["3|c", "4|d"]);
+}
+
+#[tokio::test]
+async fn lsns_order_one_transaction() {
+    let mut f = Fixture::with_database().await;
+    f.run("CREATE TABLE du (k INT) DUPLICATE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 1 PROPERTIES('changelog.enable'='true')").await;
+    f.run("INSERT INTO du VALUES (1),(2); INSERT INTO du VALUES (3)").await;
+    let sql = format!("SELECT k, {META} FROM du@incr() ORDER BY tso, lsn");
+    let lsns: Vec<String> = f.rows(&sql).await.iter().map(|r| r.split('|').nth(2).unwrap().to_owned()).collect();
+    assert_eq!(lsns, ["1", "2", "1"]);
+    assert_eq!(f.sorted("SELECT k, __DORIS_ROW_LSN_COL__ FROM du").await, ["1|1", "2|2", "3|1"]);
+    f.run("SET show_hidden_columns = true").await;
+    assert_eq!(f.rows("SELECT * FROM du WHERE k = 3").await[0].split('|').count(), 3);
 }

@@ -289,19 +289,19 @@ async fn properties_are_checked_by_profile() {
             Profile::V5_0Changelog,
             "UNIQUE",
             "'binlog.enable'='true'",
-            "property binlog.enable is not supported any more",
+            "does not implement binlog.enable for cross-cluster replication",
         ),
         (
             Profile::V5_0Changelog,
             "UNIQUE",
             "'changelog.enable'='yes'",
-            "Invalid value for property changelog.enable: yes",
+            "Invalid changelog enable value: yes",
         ),
         (
             Profile::V5_0Changelog,
             "UNIQUE",
             "'changelog.enable'='true', 'changelog.ttl_seconds'='x'",
-            "Invalid value for property changelog.ttl_seconds",
+            "Invalid changelog ttl_seconds value: x",
         ),
         (
             Profile::V5_0Changelog,
