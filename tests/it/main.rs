@@ -6,7 +6,6 @@
 //! time.
 
 mod changelog;
-mod changelog_modes;
 mod cli;
 mod conformance;
 mod harness;

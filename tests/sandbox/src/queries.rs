@@ -33,7 +33,7 @@ struct Open {
     queries: BTreeMap<u64, ActiveQuery>,
 }
 
-/// Keeps a query open until it is dropped.
+/// Keeps a query open until it is closed or dropped.
 pub(crate) struct QueryGuard {
     open: Arc<Mutex<Open>>,
     key: u64,
@@ -61,8 +61,25 @@ impl ActiveQueries {
     }
 }
 
+impl QueryGuard {
+    /// Ends the query, whoever else holds it.
+    pub fn close(&self) {
+        self.open.lock().queries.remove(&self.key);
+    }
+}
+
 impl Drop for QueryGuard {
     fn drop(&mut self) {
-        self.open.lock().queries.remove(&self.key);
+        self.close();
+    }
+}
+
+/// Ends a query when its results were read, or nobody can read them any more.
+#[derive(Debug)]
+pub(crate) struct EndOfReading(pub Arc<QueryGuard>);
+
+impl Drop for EndOfReading {
+    fn drop(&mut self) {
+        self.0.close();
     }
 }

@@ -41,6 +41,11 @@ impl Place<'_> {
     fn data_type(&self, ty: &DorisType) -> DataType {
         match ty {
             DorisType::Date if self.drifts() => DataType::Date64,
+            // The FE knows no zone, and no Arrow type for TIME.
+            DorisType::TimestampTz(p) => DataType::Timestamp(datetime_unit(*p), Some("UTC".into())),
+            DorisType::Time(_) => DataType::Null,
+            DorisType::Ipv4 => DataType::Int32,
+            DorisType::LargeInt | DorisType::Ipv6 | DorisType::Json | DorisType::Variant => DataType::Utf8,
             DorisType::DateTime(p) if self.drifts() => DataType::Timestamp(datetime_unit(*p), Some("UTC".into())),
             DorisType::Array(_) if self.drifts() => DataType::List(placeholder()),
             DorisType::Map(..) if self.drifts() => {
@@ -90,7 +95,7 @@ fn numbers(ty: &DorisType) -> (Option<u32>, Option<u32>) {
         DorisType::Float => (Some(7), Some(7)),
         DorisType::Double => (Some(15), Some(15)),
         DorisType::Decimal { precision, scale } => (Some(u32::from(*precision)), u32::try_from(i32::from(*scale)).ok()),
-        DorisType::DateTime(p) => (None, Some(u32::from(*p))),
+        DorisType::DateTime(p) | DorisType::TimestampTz(p) | DorisType::Time(p) => (None, Some(u32::from(*p))),
         _ => (None, None),
     }
 }

@@ -15,7 +15,7 @@ use tonic::Status;
 
 use super::replay::{Part, Replays};
 use super::{BatchStream, DataStream, encode};
-use crate::queries::QueryGuard;
+use crate::queries::EndOfReading;
 use crate::random;
 
 /// What holds for a result.
@@ -26,7 +26,7 @@ pub(crate) struct Terms {
     /// Time at which a result that nobody reads is cancelled, milliseconds.
     pub until_ms: i64,
     /// The query, in builds that take it for running until its results are read.
-    pub _query: Option<Arc<QueryGuard>>,
+    pub _query: Option<Arc<EndOfReading>>,
 }
 
 /// Where a result is held.

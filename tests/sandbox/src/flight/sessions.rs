@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -43,7 +44,16 @@ struct Unread {
     /// Cancelled when the results are no longer valid.
     valid: CancellationToken,
     /// The query, while the FE takes it for running.
-    query: Option<QueryGuard>,
+    query: Option<Arc<QueryGuard>>,
+}
+
+impl Drop for Unread {
+    fn drop(&mut self) {
+        self.valid.cancel();
+        if let Some(query) = &self.query {
+            query.close();
+        }
+    }
 }
 
 impl fmt::Debug for FlightSession {
@@ -119,13 +129,12 @@ impl FlightSession {
     pub fn begin_statement(&self) -> CancellationToken {
         let fresh = Unread::default();
         let valid = fresh.valid.clone();
-        let before = std::mem::replace(&mut *self.statement.lock(), fresh);
-        before.valid.cancel();
+        *self.statement.lock() = fresh;
         valid
     }
 
     /// Keeps a query open until the next statement.
-    pub fn keep_open(&self, query: QueryGuard) {
+    pub fn keep_open(&self, query: Arc<QueryGuard>) {
         if !self.closed.is_cancelled() {
             self.statement.lock().query = Some(query);
         }
@@ -134,8 +143,7 @@ impl FlightSession {
     /// Ends the connection: its unread results are gone and a running statement is told.
     pub fn end(&self) {
         self.closed.cancel();
-        let unread = std::mem::take(&mut *self.statement.lock());
-        unread.valid.cancel();
+        *self.statement.lock() = Unread::default();
         self.slot.lock().take();
     }
 

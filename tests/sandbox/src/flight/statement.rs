@@ -23,7 +23,7 @@ use super::{backend, errors};
 use crate::engine::{Node, Origin, Profile, StatementResult};
 use crate::error::SqlError;
 use crate::faults::{Action, Site};
-use crate::queries::ActiveQuery;
+use crate::queries::{ActiveQuery, EndOfReading};
 use crate::random;
 use crate::shared::Shared;
 use crate::sql::{Shape, Statement};
@@ -136,11 +136,10 @@ impl Statements<'_> {
         });
         let until_ms = start_ms.saturating_add(timeout_s.saturating_add(RESULT_GRACE_S).saturating_mul(1000));
         // Newer builds keep the query until the next command, older ones until it is read.
-        if self.profile() >= Profile::V5_0Binlog {
-            self.session.keep_open(query);
-            return Terms { valid, until_ms, _query: None };
-        }
-        Terms { valid, until_ms, _query: Some(Arc::new(query)) }
+        let query = Arc::new(query);
+        self.session.keep_open(Arc::clone(&query));
+        let until_read = self.profile() < Profile::V5_0Binlog;
+        Terms { valid, until_ms, _query: until_read.then(|| Arc::new(EndOfReading(query))) }
     }
 
     async fn backend_info(
@@ -302,8 +301,8 @@ fn replay_of(context: &Command<'_>, shape: &Shape, sql: &str) -> Option<ReplayRe
     // A read of some tablets gets its share of the rows asked for.
     let all = snapshot.tablets.len().max(1) as u64;
     let share = tablets.as_ref().map_or(all, |ids| (ids.len() as u64).min(all));
-    let target =
-        property("sandbox.replay.rows").and_then(|rows| rows.parse::<u64>().ok()).map(|rows| rows / all * share);
+    let part = |rows: u64| u64::try_from(u128::from(rows) * u128::from(share) / u128::from(all)).unwrap_or(rows);
+    let target = property("sandbox.replay.rows").and_then(|rows| rows.parse().ok()).map(part);
     let key = Key {
         table: table.id(),
         version: snapshot.version,

@@ -22,6 +22,13 @@ use crate::faults::{Action, Fault, Site};
 use crate::sandbox::Sandbox;
 use crate::testing::{builder, sandbox};
 
+mod dying;
+mod governance;
+mod metadata;
+mod replay;
+mod results;
+mod session_options;
+
 type Client = FlightSqlServiceClient<Channel>;
 
 async fn raw_client(address: SocketAddr) -> FlightServiceClient<Channel> {
@@ -38,6 +45,22 @@ async fn login(sandbox: &Sandbox) -> Client {
     let mut client = client(sandbox.addresses().fe_flight).await;
     client.handshake("root", "pw").await.expect("login");
     client
+}
+
+/// An action with the token of a client; its only answer.
+async fn action(sandbox: &Sandbox, client: &Client, name: &str, body: Vec<u8>) -> Result<bytes::Bytes, Status> {
+    let mut raw = raw_client(sandbox.addresses().fe_flight).await;
+    let mut request = Request::new(FlightAction { r#type: name.into(), body: body.into() });
+    let value = format!("Bearer {}", client.token().expect("token"));
+    request.metadata_mut().insert("authorization", value.parse().expect("value"));
+    let answers: Vec<_> = raw.do_action(request).await?.into_inner().try_collect().await?;
+    assert_eq!(answers.len(), 1);
+    Ok(answers[0].body.clone())
+}
+
+/// Error of a statement that is refused at `GetFlightInfo`.
+async fn refused(client: &mut Client, sql: &str) -> Status {
+    status(client.execute(sql.into(), None).await.expect_err("refused"))
 }
 
 fn status(error: FlightError) -> Status {
@@ -225,13 +248,8 @@ async fn the_next_statement_drops_what_was_not_fetched() {
 }
 
 async fn close_session(sandbox: &Sandbox, client: &Client) {
-    let mut raw = raw_client(sandbox.addresses().fe_flight).await;
-    let mut request = Request::new(FlightAction { r#type: "CloseSession".into(), body: Default::default() });
-    let value = format!("Bearer {}", client.token().expect("token"));
-    request.metadata_mut().insert("authorization", value.parse().expect("value"));
-    let answers: Vec<_> =
-        raw.do_action(request).await.expect("action").into_inner().try_collect().await.expect("answer");
-    assert_eq!(answers[0].body.as_ref(), [0x08, 0x01], "CLOSED");
+    let answer = action(sandbox, client, "CloseSession", Vec::new()).await.expect("answer");
+    assert_eq!(answer.as_ref(), [0x08, 0x01], "CLOSED");
 }
 
 #[tokio::test]
@@ -334,36 +352,6 @@ async fn updates_and_schemas_by_put_are_unimplemented() {
     let mut raw = raw_client(s.addresses().fe_flight).await;
     let refused = raw.get_schema(FlightDescriptor::new_cmd(Vec::new())).await.expect_err("refused");
     assert_eq!((refused.code(), refused.message()), (Code::Unimplemented, "getSchemaStatement unimplemented"));
-}
-
-#[tokio::test]
-async fn metadata_commands() {
-    let s = sandbox().await;
-    let mut fe = login(&s).await;
-    let info = fe.get_catalogs().await.expect("info");
-    let batches = fetch(&mut fe, ticket(&info, 0)).await.expect("rows");
-    assert_eq!(batches[0].column(0).as_string::<i32>().value(0), "internal");
-    let info = fe
-        .get_db_schemas(CommandGetDbSchemas { catalog: None, db_schema_filter_pattern: Some("d".into()) })
-        .await
-        .expect("info");
-    let batches = fetch(&mut fe, ticket(&info, 0)).await.expect("rows");
-    assert_eq!(batches[0].column(1).as_string::<i32>().value(0), "d");
-    let command = CommandGetTables {
-        catalog: None,
-        db_schema_filter_pattern: Some("d".into()),
-        table_name_filter_pattern: None,
-        table_types: vec![],
-        include_schema: true,
-    };
-    let info = fe.get_tables(command).await.expect("info");
-    let batches = fetch(&mut fe, ticket(&info, 0)).await.expect("rows");
-    let names: Vec<_> = batches[0].column(2).as_string::<i32>().iter().flatten().collect();
-    assert_eq!(names, ["dup", "uniq"]);
-    let info = fe.get_sql_info(vec![SqlInfo::FlightSqlServerName]).await.expect("info");
-    assert_eq!(fetch(&mut fe, ticket(&info, 0)).await.expect("rows")[0].num_rows(), 1);
-    let info = fe.get_table_types().await.expect("described");
-    assert_eq!(status(fetch(&mut fe, ticket(&info, 0)).await.expect_err("not served")).code(), Code::Unimplemented);
 }
 
 #[tokio::test]

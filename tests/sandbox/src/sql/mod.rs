@@ -25,10 +25,8 @@ mod rewrite;
 mod shape;
 mod show;
 mod show_table;
-mod tvf;
 mod udf;
 mod variables;
-mod views;
 
 pub(crate) use dispatch::run;
 pub(crate) use expression::{CompiledExpr, ExprContext, compile_expression};
