@@ -1,6 +1,10 @@
 #!/usr/bin/env bash
-# Clients that nobody here wrote, against a standalone doris-sandbox: curl and the mariadb (or mysql) client.
-# Each check names the section of the protocol it looks at and prints one line.
+# Clients that nobody here wrote, against a standalone doris-sandbox: curl, the mariadb (or mysql) client, and from PyPI
+# the ADBC driver for Flight SQL, pyarrow, PyMySQL, MySQL Connector/Python, dbt-doris, doris-alchemy, DorisClient and
+# mcp-doris-xues87. Each check names the section of the protocol it looks at and prints one line.
+#
+# requirements.txt says why others are not here: dbt-for-apache-doris needs a dbt-core whose parser no registry has,
+# mcp-doris and doris-mcp-server need Python 3.12, pydoris compiles against MySQL's C library.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -88,6 +92,22 @@ contains "commit again" "$(commit)" "transaction [$id] is already visible, not p
 answer=$(curl --silent --user "$auth" --data '{"stmt":"SELECT count(*) AS n FROM items"}' "http://$fe/api/query/default_cluster/shop")
 contains "statement endpoint" "$answer" '"data":[[5]]'
 contains "schema" "$(curl --silent --user "$auth" "http://$fe/api/shop/items/_schema")" '"keysType":"UNIQUE_KEYS"'
+
+# Python
+export DORIS_SANDBOX=$ready DORIS_PASSWORD=s3cret:x DORIS_USER=admin
+export DORIS_HOST=${mysql_address%:*} DORIS_PORT=${mysql_address##*:}
+clients=$PWD/tests/clients
+venv="${CARGO_TARGET_DIR:-target}/clients-venv"
+if ! cmp --silent "$clients/requirements.txt" "$venv/requirements.txt"; then
+    python3 -m venv --clear "$venv"
+    "$venv/bin/pip" install --quiet --disable-pip-version-check --requirement "$clients/requirements.txt"
+    cp "$clients/requirements.txt" "$venv/requirements.txt"
+fi
+venv=$(cd "$venv" && pwd)
+for client in adbc_client pymysql_client sqlalchemy_client mcp_client; do
+    PYTHONDONTWRITEBYTECODE=1 "$venv/bin/python" -W ignore "$clients/$client.py"
+    pass "$client.py"
+done
 
 # The binary
 kill -TERM "$server"

@@ -39,9 +39,15 @@ async fn run_bare(session: &mut Session, text: &str, statement: &Statement) -> R
         "UNSET" => ddl::unset(session, &mut cursor),
         "USE" => ddl::use_database(session, &mut cursor),
         "SWITCH" => ddl::switch(session, &mut cursor),
-        "EXPLAIN" | "ALTER" | "REFRESH" | "RECOVER" | "ADMIN" | "GRANT" | "REVOKE" | "BEGIN" | "COMMIT"
-        | "ROLLBACK" | "KILL" | "EXPORT" | "LOAD" | "ANALYZE" | "CALL" | "BACKUP" | "RESTORE" | "CANCEL" | "SYNC"
-        | "START" | "LOCK" | "UNLOCK" | "REPLACE" | "VALUES" | "HELP" | "PREPARE" | "EXECUTE" | "INSTALL" | "WARM" => {
+        // Drivers end a transaction that nobody began; BEGIN is refused, so there is never one to end.
+        "COMMIT" | "ROLLBACK" => {
+            cursor.eat("WORK");
+            cursor.expect_end()?;
+            Ok(StatementResult::Done { affected: 0, info: String::new() })
+        }
+        "EXPLAIN" | "ALTER" | "REFRESH" | "RECOVER" | "ADMIN" | "GRANT" | "REVOKE" | "BEGIN" | "KILL" | "EXPORT"
+        | "LOAD" | "ANALYZE" | "CALL" | "BACKUP" | "RESTORE" | "CANCEL" | "SYNC" | "START" | "LOCK" | "UNLOCK"
+        | "REPLACE" | "VALUES" | "HELP" | "PREPARE" | "EXECUTE" | "INSTALL" | "WARM" => {
             Err(SqlError::not_served(format!("{} statements", first.to_ascii_uppercase())))
         }
         _ => {

@@ -39,6 +39,8 @@ pub(super) struct Rewriter<'a> {
     pub(super) facts: &'a Facts,
     /// A session function was replaced: the FE answers.
     pub(super) session_function: bool,
+    /// Queries around the one that is visited, with it.
+    depth: usize,
 }
 
 fn ident(name: &str) -> Ident {
@@ -109,7 +111,7 @@ impl<'a> Rewriter<'a> {
         hidden: &'a HashMap<String, Vec<String>>,
         facts: &'a Facts,
     ) -> Self {
-        Self { names, spellings, hidden, facts, session_function: false }
+        Self { names, spellings, hidden, facts, session_function: false, depth: 0 }
     }
 
     /// Applies everything to a query.
@@ -118,6 +120,17 @@ impl<'a> Rewriter<'a> {
         match query.visit(self) {
             ControlFlow::Break(error) => Err(error),
             ControlFlow::Continue(()) => Ok(()),
+        }
+    }
+
+    /// An alias that differs from a known name in case only would hide it. Inside, the alias takes the known spelling;
+    /// outside it is what the client sees, and names go on meaning the column.
+    fn alias(&mut self, alias: &mut Ident) {
+        let known = self.names.entry(alias.value.to_lowercase()).or_insert_with(|| alias.value.clone());
+        if *known == alias.value {
+            self.spellings.insert(alias.value.clone());
+        } else if self.depth > 1 {
+            alias.value.clone_from(known);
         }
     }
 
@@ -412,11 +425,20 @@ pub(super) fn plain_name(name: &ObjectName) -> String {
 impl VisitorMut for Rewriter<'_> {
     type Break = SqlError;
 
+    fn pre_visit_query(&mut self, _query: &mut Query) -> ControlFlow<SqlError> {
+        self.depth += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _query: &mut Query) -> ControlFlow<SqlError> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<SqlError> {
-        for item in &select.projection {
+        for item in &mut select.projection {
             if let SelectItem::ExprWithAlias { alias, .. } = item {
-                self.names.entry(alias.value.to_lowercase()).or_insert_with(|| alias.value.clone());
-                self.spellings.insert(alias.value.clone());
+                self.alias(alias);
             }
         }
         self.wildcard(select);

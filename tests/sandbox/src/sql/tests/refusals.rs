@@ -104,6 +104,7 @@ async fn statements_are_refused_as_the_server_refuses_them() {
         ("EXPLAIN SELECT 1", 1105, "does not implement EXPLAIN"),
         ("ALTER TABLE t ADD COLUMN x INT", 1105, "does not implement ALTER"),
         ("BEGIN", 1105, "does not implement BEGIN"),
+        ("COMMIT TO SAVEPOINT x", 1105, "mismatched input 'TO' expecting <EOF>"),
         ("SHOW PROCESSLIST", 1105, "does not implement SHOW PROCESSLIST"),
         ("SHOW TRANSACTION WHERE id = 5", 1105, "transaction with id 5 does not exist"),
         ("SHOW TRANSACTION WHERE label = 'x'", 1105, "transaction with label x does not exist"),

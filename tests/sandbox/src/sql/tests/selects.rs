@@ -97,6 +97,10 @@ async fn columns_are_found_without_case_and_tables_with_it() {
     assert_eq!(f.rows("SELECT `key col`, v FROM T1 WHERE v = 2").await, ["1|2"]);
     assert_eq!(f.rows("SELECT a.V FROM internal.d.T1 a JOIN d.T1 b ON a.v = b.V").await, ["2"]);
     assert_eq!(f.rows("SELECT T1.v AS X FROM T1 ORDER BY x").await, ["2"]);
+    // Aliases that differ from a column in case only.
+    assert_eq!(f.rows("SELECT v + 1 AS v FROM T1 ORDER BY v").await, ["3"]);
+    assert_eq!(f.rows("SELECT x.v FROM (SELECT v + 1 AS v FROM T1) x WHERE x.v = 3").await, ["3"]);
+    assert_eq!(f.rows("WITH x AS (SELECT 5 AS v FROM T1) SELECT x.V AS v FROM x").await, ["5"]);
     assert!(f.error("SELECT * FROM t1").await.text().contains("Table [t1] does not exist in database [d]."));
 }
 
