@@ -148,7 +148,7 @@ fn closes(rest: &[u8], options: &CsvOptions) -> bool {
 fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
     let (&first, rest) = needle.split_first()?;
     let mut from = 0;
-    while let Some(at) = haystack[from..].iter().position(|&b| b == first) {
+    while let Some(at) = find_byte(&haystack[from..], first) {
         let at = from + at;
         if rest.is_empty() || haystack[at + 1..].starts_with(rest) {
             return Some(at);
@@ -156,6 +156,23 @@ fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
         from = at + 1;
     }
     None
+}
+
+/// Bytes that [`find_byte`] looks at together.
+const WIDE: usize = 64;
+
+/// The first place of a byte. Wide pieces are compared without a branch inside, which becomes wide instructions.
+pub(super) fn find_byte(haystack: &[u8], byte: u8) -> Option<usize> {
+    let mut base = 0;
+    let pieces = haystack.chunks_exact(WIDE);
+    let rest = pieces.remainder();
+    for piece in pieces {
+        if piece.iter().fold(0, |found, b| found | u8::from(*b == byte)) != 0 {
+            return piece.iter().position(|b| *b == byte).map(|at| base + at);
+        }
+        base += WIDE;
+    }
+    rest.iter().position(|b| *b == byte).map(|at| base + at)
 }
 
 /// Fields of one record; buffers are reused from record to record.

@@ -14,6 +14,7 @@ mod batch;
 mod csv;
 mod csv_rows;
 mod decompress;
+mod discard;
 mod error_log;
 mod group;
 mod header;
@@ -134,6 +135,8 @@ struct PlannedLoad {
     plan: LoadPlan,
     meta: TableMeta,
     planned: Planned,
+    /// The table keeps nothing.
+    discard: bool,
 }
 
 fn plan(
@@ -146,7 +149,11 @@ fn plan(
     let plan = LoadPlan::parse(headers, head.format)?;
     let meta = shared.engine.table_meta(&target.db, &target.table).map_err(Failure::from_sql)?;
     let planned = Mapping::plan(&shared.engine, user, &meta, &plan, head.format)?;
-    Ok(PlannedLoad { plan, meta, planned })
+    let discard = meta.properties.get("sandbox.discard").is_some_and(|v| v.eq_ignore_ascii_case("true"));
+    if discard {
+        discard::check(&plan)?;
+    }
+    Ok(PlannedLoad { plan, meta, planned, discard })
 }
 
 /// Whether and how a load joins a group commit.
@@ -190,7 +197,7 @@ async fn alone(
     let txn = shared.engine.begin_load(spec)?;
     reply.txn_id = txn.txn_id();
     reply.times.begin = begin.elapsed();
-    let PlannedLoad { plan, planned, .. } = match planned {
+    let PlannedLoad { plan, planned, discard, .. } = match planned {
         Ok(load) => load,
         Err(failure) => {
             shared.engine.abort_load(txn, &failure.message);
@@ -198,7 +205,7 @@ async fn alone(
         }
     };
     let engine = Arc::clone(&shared.engine);
-    let job = Job { engine, txn: Some(txn), head, plan, mapping: planned.mapping };
+    let job = Job { engine, txn: Some(txn), head, plan, mapping: planned.mapping, discard };
     if work(shared, job, body, reply).await?.outcome? == TxnState::Committed {
         reply.publish_timeout();
     }
@@ -214,9 +221,9 @@ async fn grouped(
     body: Body,
     reply: &mut LoadReply,
 ) -> Result<(), Failure> {
-    let PlannedLoad { plan, meta, planned } = load;
+    let PlannedLoad { plan, meta, planned, discard } = load;
     let Planned { mapping, columns, merge_type, sequence_column } = planned;
-    let job = Job { engine: Arc::clone(&shared.engine), txn: None, head, plan, mapping };
+    let job = Job { engine: Arc::clone(&shared.engine), txn: None, head, plan, mapping, discard };
     let done = work(shared, job, body, reply).await?;
     done.outcome?;
     let rows =

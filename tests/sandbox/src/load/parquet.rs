@@ -16,16 +16,11 @@ use crate::types::ColumnBuilder;
 const BATCH_ROWS: usize = 8192;
 
 /// Reads one file; its columns are matched by name without case, and columns it lacks take their default.
-pub(super) fn read(mut input: impl Read, intake: &mut Intake<'_>) -> Result<(), Failure> {
-    let mut file = spool_file().map_err(|e| Failure::new("IO_ERROR", format!("cannot spool the body: {e}")))?;
-    io::copy(&mut input, &mut file).map_err(|e| input_failure(&e))?;
-    file.seek(SeekFrom::Start(0)).map_err(|e| Failure::new("IO_ERROR", e.to_string()))?;
-    let broken =
-        |e: &dyn std::fmt::Display| Failure::new("INTERNAL_ERROR", format!("Read parquet file failed, reason = {e}"));
-    let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(|e| broken(&e))?;
-    let reader = builder.with_batch_size(BATCH_ROWS).build().map_err(|e| broken(&e))?;
+pub(super) fn read(input: impl Read, intake: &mut Intake<'_>) -> Result<(), Failure> {
+    let builder = ParquetRecordBatchReaderBuilder::try_new(spool(input)?).map_err(|e| broken_parquet(&e))?;
+    let reader = builder.with_batch_size(BATCH_ROWS).build().map_err(|e| broken_parquet(&e))?;
     for batch in reader {
-        let batch = batch.map_err(|e| broken(&e))?;
+        let batch = batch.map_err(|e| broken_parquet(&e))?;
         let rows = batch.num_rows();
         let schema = batch.schema();
         let mapping = intake.mapping;
@@ -47,6 +42,19 @@ pub(super) fn read(mut input: impl Read, intake: &mut Intake<'_>) -> Result<(), 
         intake.arrays(arrays, rows, "the parquet file")?;
     }
     Ok(())
+}
+
+pub(super) fn broken_parquet(error: &dyn std::fmt::Display) -> Failure {
+    Failure::new("INTERNAL_ERROR", format!("Read parquet file failed, reason = {error}"))
+}
+
+/// The body in a file, from its start.
+pub(super) fn spool(mut input: impl Read) -> Result<File, Failure> {
+    let failed = |e: io::Error| Failure::new("IO_ERROR", format!("cannot spool the body: {e}"));
+    let mut file = spool_file().map_err(failed)?;
+    io::copy(&mut input, &mut file).map_err(|e| input_failure(&e))?;
+    file.seek(SeekFrom::Start(0)).map_err(failed)?;
+    Ok(file)
 }
 
 /// A file without a name: it is gone when it is closed.

@@ -12,7 +12,7 @@ use super::input::BodyReader;
 use super::intake::{Destination, Intake, Progress};
 use super::mapping::Mapping;
 use super::reply::{Failure, RowCounts};
-use super::{arrow, csv_rows, decompress, json_rows, parquet};
+use super::{arrow, csv_rows, decompress, discard, json_rows, parquet};
 use crate::engine::Engine;
 use crate::txn::{LoadTxn, TxnState};
 
@@ -24,6 +24,8 @@ pub(super) struct Job {
     pub head: LoadHead,
     pub plan: LoadPlan,
     pub mapping: Mapping,
+    /// Rows are counted and dropped.
+    pub discard: bool,
 }
 
 /// What a job came to.
@@ -43,13 +45,19 @@ impl Job {
     /// Reads `body` to its end and commits, pre-commits or aborts.
     pub fn run(self, body: BodyReader) -> Done {
         let started = Instant::now();
-        let destination = match &self.txn {
-            Some(txn) => Destination::Txn(txn),
-            None => Destination::Kept(Vec::new()),
+        let (read, Progress { mut rows, errors, write }, kept) = if self.discard {
+            let (read, progress) = self.count(body);
+            (read, progress, Vec::new())
+        } else {
+            let destination = match &self.txn {
+                Some(txn) => Destination::Txn(txn),
+                None => Destination::Kept(Vec::new()),
+            };
+            let mut intake = Intake::new(&self.engine, &self.mapping, destination);
+            let read = self.read(body, &mut intake);
+            let (progress, kept) = intake.into_parts();
+            (read, progress, kept)
         };
-        let mut intake = Intake::new(&self.engine, &self.mapping, destination);
-        let read = self.read(body, &mut intake);
-        let (Progress { mut rows, errors, write }, kept) = intake.into_parts();
         let read = read.and_then(|()| {
             // A group commit does not look at the ratio.
             if self.txn.is_some() && rows.exceeds(self.plan.max_filter_ratio) {
@@ -75,6 +83,18 @@ impl Job {
             }
         };
         Done { outcome, rows, errors, read: read_time, write, commit: commit.elapsed(), kept }
+    }
+
+    fn count(&self, mut body: BodyReader) -> (Result<(), Failure>, Progress) {
+        let plain = match body.wait() {
+            Ok(true) => decompress::reader(body, self.head.compression),
+            Ok(false) => return (Ok(()), Progress::default()),
+            Err(error) => Err(error),
+        };
+        match plain {
+            Ok(plain) => discard::read(plain, self.head.format, &self.plan),
+            Err(error) => (Err(input_failure(&error)), Progress::default()),
+        }
     }
 
     fn read(&self, mut body: BodyReader, intake: &mut Intake<'_>) -> Result<(), Failure> {

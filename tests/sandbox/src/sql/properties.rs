@@ -82,6 +82,10 @@ pub(super) fn check(
                     )));
                 }
             }
+            // Loads into such a table are counted and dropped, see `load::discard`.
+            "sandbox.discard" => {
+                boolean(key, value)?;
+            }
             // Reads of such a table are sent from encoded bytes, see `flight::replay`.
             "sandbox.replay" => {
                 boolean(key, value)?;

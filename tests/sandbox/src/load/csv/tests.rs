@@ -113,3 +113,15 @@ proptest::proptest! {
         proptest::prop_assert_eq!(read, vec![texts]);
     }
 }
+
+#[test]
+fn a_byte_is_found_wherever_it_stands() {
+    for length in [0, 1, 63, 64, 65, 200] {
+        let mut bytes = vec![b'x'; length];
+        assert_eq!(find_byte(&bytes, b'\n'), None, "{length}");
+        for at in (0..length).rev() {
+            bytes[at] = b'\n';
+            assert_eq!(find_byte(&bytes, b'\n'), Some(at), "{at} of {length}");
+        }
+    }
+}

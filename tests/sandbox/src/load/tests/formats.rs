@@ -276,3 +276,39 @@ async fn parquet_is_matched_by_name_and_converted() {
     assert!(message(&answer).starts_with("[INTERNAL_ERROR]Read parquet file failed, reason = "), "{answer}");
     assert_eq!(s.running_transactions(), 0);
 }
+
+#[tokio::test]
+async fn a_discarding_table_counts_rows_and_keeps_none() {
+    let s = sandbox().await;
+    s.execute(
+        r#"CREATE TABLE d.hole (id INT NULL, v STRING NULL) DUPLICATE KEY(id) DISTRIBUTED BY HASH(id) BUCKETS 1
+           PROPERTIES ("replication_num" = "1", "sandbox.discard" = "true")"#,
+    )
+    .await
+    .expect("table");
+    let csv = "1,a\n2,b\n\nnot a row of the table\n";
+    let n: ArrayRef = Arc::new(Int32Array::from(vec![1, 2, 3]));
+    let arrow = ipc(&batch(vec![("id", Arc::clone(&n)), ("v", Arc::new(StringArray::from(vec!["a", "b", "c"])))]));
+    let file = parquet(&batch(vec![("id", n)]));
+    for (headers, body) in [
+        (vec![CSV], csv.as_bytes().to_vec()),
+        (vec![CSV, ("compress_type", "gz")], gzip(csv)),
+        (vec![JSON], b"{}\n{}\n{}\n".to_vec()),
+        (vec![JSON, STRIP], b"[{},{},{}]".to_vec()),
+        (vec![("format", "arrow")], arrow),
+        (vec![("format", "parquet")], file),
+    ] {
+        let bytes = body.len();
+        let answer = load(&s, "hole", &headers, body).await;
+        assert_eq!((answer["Status"].as_str(), counts(&answer)), (Some("Success"), [3, 3, 0, 0]), "{answer}");
+        assert_eq!(answer["LoadBytes"].as_u64(), Some(bytes as u64), "{headers:?}");
+    }
+    let answer = load(&s, "hole", &[JSON, ("label", "bad")], "{}\n{\n").await;
+    assert_eq!(message(&answer), "[DATA_QUALITY_ERROR]too many filtered rows");
+    let answer = load(&s, "hole", &[CSV, ("label", "two"), ("two_phase_commit", "true")], csv).await;
+    let txn = answer["TxnId"].to_string();
+    assert_eq!(second_phase(&s, &[("txn_operation", "commit"), ("txn_id", &txn)]).await.0, "Success");
+    let answer = load(&s, "hole", &[CSV, ("where", "id > 1")], csv).await;
+    assert!(message(&answer).contains("does not implement the header where"), "{answer}");
+    assert_eq!(query(&s, "SELECT count(*) FROM d.hole").await, ["0"]);
+}
