@@ -13,7 +13,7 @@ use datafusion::execution::SendableRecordBatchStream;
 use parking_lot::{Mutex, RwLock};
 
 pub use crate::changelog::IncrFailure;
-use crate::changelog::{IncrFailures, Tso};
+use crate::changelog::{IncrFailures, Streams, Tso};
 use crate::connections::ConnectionPool;
 use crate::error::{LoadError, SqlError};
 use crate::flight::FlightConfig;
@@ -148,6 +148,8 @@ pub struct EngineConfig {
     pub flight: FlightConfig,
     /// `enable_feature_binlog`: tables may record row changes.
     pub enable_feature_binlog: bool,
+    /// `enable_table_stream`: table streams may be made and read.
+    pub enable_table_stream: bool,
 }
 
 impl Default for EngineConfig {
@@ -162,6 +164,7 @@ impl Default for EngineConfig {
             time_zone: "Asia/Shanghai".to_owned(),
             flight: FlightConfig::default(),
             enable_feature_binlog: true,
+            enable_table_stream: true,
         }
     }
 }
@@ -335,6 +338,7 @@ pub struct Engine {
     pub(crate) txns: TxnManager,
     pub(crate) tso: Tso,
     pub(crate) incr_failures: IncrFailures,
+    pub(crate) streams: Streams,
     /// Serialises commits: a TSO is allocated and its rows become visible under it.
     pub(crate) commit_lock: Mutex<()>,
     connection_ids: AtomicU64,
@@ -363,6 +367,7 @@ impl Engine {
             txns: TxnManager::new(&config),
             tso: Tso::new(Arc::clone(&config.clock), config.profile),
             incr_failures: IncrFailures::default(),
+            streams: Streams::default(),
             commit_lock: Mutex::new(()),
             connection_ids: AtomicU64::new(1),
             connections: ConnectionPool::default(),

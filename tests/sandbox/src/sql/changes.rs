@@ -14,7 +14,7 @@ use crate::changelog::{ChangeBatch, ChangeRows, Fence, FenceRequest, Incr, Names
 use crate::engine::Profile;
 use crate::error::SqlError;
 use crate::session::Session;
-use crate::storage::Table;
+use crate::storage::{Table, TabletSnapshot};
 
 /// Takes the fence that the incremental relations of a statement share; `None` without any.
 pub(super) async fn fence(session: &Session, scans: &[ScanSpec]) -> Result<Option<Fence>, SqlError> {
@@ -71,6 +71,16 @@ fn partition_ids(table: &Table, names: Option<&[String]>) -> Result<Option<HashS
         return Err(SqlError::detail(format!("Partition: {unknown} is not exists on table {}", table.name())));
     }
     Ok(Some(HashSet::from([table.partition_id()])))
+}
+
+/// Ids and names of the partitions.
+pub(super) fn partitions(table: &Table) -> Vec<(u64, String)> {
+    vec![(table.partition_id(), table.name().to_owned())]
+}
+
+/// Name of the partition that a tablet is in.
+pub(super) fn snapshot_partition<'a>(table: &'a Table, _tablet: &'a TabletSnapshot) -> &'a str {
+    table.name()
 }
 
 /// A relation and the columns in it that `*` leaves out.

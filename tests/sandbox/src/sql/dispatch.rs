@@ -3,7 +3,7 @@
 use super::cursor::Cursor;
 use super::lexer::Statement;
 use super::query::QueryOptions;
-use super::{create, ddl, delete, insert, query, show, show_table};
+use super::{create, ddl, delete, insert, query, show, show_table, streams};
 use crate::engine::StatementResult;
 use crate::error::SqlError;
 use crate::session::Session;
@@ -26,6 +26,9 @@ async fn run_bare(session: &mut Session, text: &str, statement: &Statement) -> R
         return query::run(session, &statement.tokens, text, &QueryOptions::default()).await;
     }
     let Ok(first) = cursor.ident() else { return Err(cursor.unexpected("a statement")) };
+    if let Some(outcome) = streams::statement(session, &first, &mut cursor) {
+        return outcome;
+    }
     match first.to_ascii_uppercase().as_str() {
         "INSERT" => insert::run(session, &mut cursor).await,
         "UPDATE" => delete::update(session, &mut cursor).await,

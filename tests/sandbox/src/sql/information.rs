@@ -46,7 +46,7 @@ pub(super) fn names(session: &Session) -> Vec<&'static str> {
         "views",
     ];
     if session.engine.profile().has_changes() {
-        names.push("tso_status");
+        names.extend(["table_stream_consumption", "table_streams", "tso_status"]);
         names.sort_unstable();
     }
     names
@@ -66,6 +66,8 @@ pub(super) fn table(session: &Session, name: &str) -> Result<RecordBatch, SqlErr
         "partitions" => batch(PARTITIONS, partitions(session)?),
         "session_variables" | "global_variables" => batch(VARIABLES, variables(session)),
         "tso_status" => batch(TSO_STATUS, tso_status(session)),
+        "table_streams" => batch(TABLE_STREAMS, texts(super::streams::status_rows(session))),
+        "table_stream_consumption" => batch(STREAM_CONSUMPTION, texts(super::streams::consumption_rows(session))),
         "views" => batch(VIEWS, vec![]),
         "statistics" => batch(STATISTICS, vec![]),
         "routines" => batch(ROUTINES, vec![]),
@@ -162,6 +164,20 @@ const PARTITIONS: &[&str] = &[
     "#DATA_LENGTH",
 ];
 const VARIABLES: &[&str] = &["VARIABLE_NAME", "VARIABLE_VALUE", "DEFAULT_VALUE", "CHANGED"];
+const TABLE_STREAMS: &[&str] = &[
+    "DB_NAME",
+    "STREAM_NAME",
+    "STREAM_ID",
+    "CONSUME_TYPE",
+    "STREAM_COMMENT",
+    "BASE_TABLE_DB",
+    "BASE_TABLE_NAME",
+    "ENABLED",
+    "IS_STALE",
+    "STALE_REASON",
+];
+const STREAM_CONSUMPTION: &[&str] =
+    &["DB_NAME", "STREAM_NAME", "STREAM_ID", "UNIT", "CONSUMPTION_STATUS", "LAG", "LAST_CONSUMPTION_TIME"];
 const TSO_STATUS: &[&str] = &[
     "#WINDOW_END_PHYSICAL_TIME",
     "#CURRENT_TSO",
@@ -211,6 +227,10 @@ const CONSTRAINTS: &[&str] = &[
     "COLUMN_NAME",
     "CONSTRAINT_TYPE",
 ];
+
+fn texts(rows: Vec<Vec<String>>) -> Rows {
+    rows.into_iter().map(|row| row.into_iter().map(Cell::Text).collect()).collect()
+}
 
 fn batch(names: &[&str], rows: Rows) -> Result<RecordBatch, SqlError> {
     let mut fields = Vec::with_capacity(names.len());

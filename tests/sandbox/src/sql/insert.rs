@@ -13,6 +13,7 @@ use super::ddl::table_name;
 use super::lexer::Tok;
 use super::literal;
 use super::query::{self, QueryOptions, engine_error};
+use crate::changelog::Consumption;
 use crate::engine::{Engine, LoadOutcome, LoadSpec, MergeType, StatementResult};
 use crate::error::SqlError;
 use crate::session::{LastInsert, Session};
@@ -54,12 +55,14 @@ pub(super) async fn run(session: &mut Session, cursor: &mut Cursor<'_>) -> Resul
     let targets = targets(&table, columns.as_deref())?;
     let is_values = cursor.is_word("VALUES") || cursor.is_word("VALUE");
     // Everything that can be refused without rows is refused before a transaction takes the label.
+    let mut consumption = Consumption::default();
     let source = if is_values {
         cursor.at += 1;
         Source::Values(read_values(session, cursor, &targets)?)
     } else {
-        let prepared =
+        let mut prepared =
             query::prepare(session, &cursor.tokens[cursor.at..], cursor.text, &QueryOptions::default()).await?;
+        consumption = std::mem::take(&mut prepared.consumption);
         let width = prepared.schema().fields().len();
         if width != targets.len() {
             return Err(SqlError::coded(
@@ -92,7 +95,8 @@ pub(super) async fn run(session: &mut Session, cursor: &mut Cursor<'_>) -> Resul
         engine.abort_load(txn, error.text());
         return Err(error);
     }
-    let outcome = publish(&engine, txn).await?;
+    let now = engine.config().clock.now_ms();
+    let outcome = consumption.commit(now, publish(&engine, txn)).await?;
     Ok(report(session, outcome, &db, &name))
 }
 

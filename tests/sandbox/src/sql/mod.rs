@@ -25,6 +25,8 @@ mod rewrite;
 mod shape;
 mod show;
 mod show_table;
+mod stream_scan;
+mod streams;
 mod udf;
 mod variables;
 

@@ -25,8 +25,8 @@ use super::lexer::Tok;
 use super::provider::{Relation, Source};
 use super::relations::{self, ScanSpec, scan_name};
 use super::rewrite::{Rewriter, plain_name};
-use super::{ddl, dialect, functions, information, output};
-use crate::changelog::Fence;
+use super::{ddl, dialect, functions, information, output, stream_scan, streams};
+use crate::changelog::{Consumption, Fence};
 use crate::engine::{Engine, Origin, Profile, StatementResult, TabletInfo};
 use crate::error::SqlError;
 use crate::session::Session;
@@ -47,6 +47,8 @@ pub(super) struct Prepared {
     origin: Origin,
     /// Epoch of the last table bound.
     pub(super) epoch: u64,
+    /// Offsets of streams that a statement moves when it writes the rows.
+    pub(super) consumption: Consumption,
 }
 
 impl Prepared {
@@ -118,6 +120,7 @@ pub(super) async fn prepare(
         options,
         scans: rewritten.scans,
         fence,
+        consumption: Consumption::default(),
         schemas: HashMap::new(),
         names: HashMap::new(),
         spellings: HashSet::new(),
@@ -150,7 +153,7 @@ pub(super) async fn prepare(
     let statement = DfStatement::Statement(Box::new(ast::Statement::Query(query)));
     let plan = state.statement_to_plan(statement).await.map_err(engine_error)?;
     let from_fe = binder.tables == 0 && (rewritten.uses_variables || session_function || binder.system > 0);
-    Ok(Prepared { state, plan, origin: if from_fe { Origin::Fe } else { Origin::Be }, epoch: binder.epoch })
+    Ok(Prepared { state, plan, origin: if from_fe { Origin::Fe } else { Origin::Be }, epoch: binder.epoch, consumption: binder.consumption })
 }
 
 /// Evaluates one expression without tables; one row.
@@ -207,6 +210,7 @@ struct Binder<'a> {
     options: &'a QueryOptions,
     scans: Vec<ScanSpec>,
     fence: Option<Fence>,
+    consumption: Consumption,
     schemas: HashMap<String, HashMap<String, Relation>>,
     names: HashMap<String, String>,
     spellings: HashSet<String>,
@@ -240,6 +244,11 @@ impl Binder<'_> {
             self.system += 1;
             let batch = information::table(self.session, &table)?;
             (Relation::new(batch.schema(), Source::Rows(batch)), Vec::new())
+        } else if let Some(stream) = streams::lookup(self.session, &db, &table) {
+            self.tables += 1;
+            let show_hidden = self.session.variables.is_true("show_hidden_columns");
+            let wanted = Wanted { named: &self.named, show_hidden };
+            stream_scan::bind(self.session, &stream, &spec, &wanted, &mut self.consumption)?
         } else {
             let table = self.session.engine.table_handle(&db, &table)?;
             self.tables += 1;
@@ -269,6 +278,9 @@ impl Binder<'_> {
         }
         let show_hidden = self.session.variables.is_true("show_hidden_columns");
         let wanted = Wanted { named: &self.named, show_hidden };
+        if spec.stream_param.is_some() {
+            return Err(SqlError::detail("Invalid param type for olap table"));
+        }
         if spec.incr.is_some()
             && let Some(fence) = &self.fence
         {

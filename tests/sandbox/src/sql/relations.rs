@@ -19,10 +19,21 @@ pub(super) struct ScanSpec {
     pub(super) tablets: Option<Vec<u64>>,
     pub(super) partitions: Option<Vec<String>>,
     pub(super) incr: Option<IncrSpec>,
+    /// `@snapshot()` or `@reset()`
+    pub(super) stream_param: Option<StreamParam>,
     /// `FOR TIME AS OF …`
     pub(super) travel: Option<Travel>,
     /// The table function of raw change records.
     pub(super) raw: Option<RawSpec>,
+}
+
+/// How a table stream is read, if not for its changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum StreamParam {
+    /// The base table where the changes begin.
+    Snapshot,
+    /// The base table of now.
+    Reset,
 }
 
 /// Parameters of the table function of raw change records.
@@ -239,12 +250,18 @@ fn modifier(reader: &mut Reader<'_>, scan: &mut ScanSpec) -> Result<(), SqlError
             _ => String::new(),
         };
         reader.at += 2;
-        if !name.eq_ignore_ascii_case("incr") {
-            return Err(if name.eq_ignore_ascii_case("snapshot") || name.eq_ignore_ascii_case("reset") {
-                SqlError::detail("Invalid param type for olap table")
-            } else {
-                SqlError::not_served(format!("table parameter @{name}"))
-            });
+        let param = match name.to_ascii_lowercase().as_str() {
+            "incr" => None,
+            "snapshot" => Some(StreamParam::Snapshot),
+            "reset" => Some(StreamParam::Reset),
+            _ => return Err(SqlError::not_served(format!("table parameter @{name}"))),
+        };
+        if param.is_some() {
+            if let Some((key, _)) = reader.pairs()?.first() {
+                return Err(SqlError::detail(format!("Unsupported parameter in @{name}: {key}")));
+            }
+            scan.stream_param = param;
+            return Ok(());
         }
         let mut spec = IncrSpec::default();
         for (key, value) in reader.pairs()? {

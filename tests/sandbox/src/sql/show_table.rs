@@ -98,7 +98,7 @@ pub(super) fn describe(session: &Session, cursor: &mut Cursor<'_>) -> Result<Sta
     let (db, name) = table_name(session, cursor)?;
     cursor.eat("ALL");
     cursor.expect_end()?;
-    let table = session.engine.table_handle(&db, &name)?;
+    let table = super::streams::table_or_base(session, &db, &name)?;
     let rows = described(session, &table)
         .into_iter()
         .map(|(c, extra)| {

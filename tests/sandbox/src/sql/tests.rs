@@ -17,6 +17,7 @@ mod history;
 mod refusals;
 mod selects;
 mod statements;
+mod streams;
 
 /// 2024-01-01 00:00:00 UTC.
 const START_MS: i64 = 1_704_067_200_000;

@@ -18,7 +18,7 @@ use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 
 pub use buffer::LoadBuffer;
 pub use catalog::Catalog;
-pub use rowset::TabletSnapshot;
+pub use rowset::{Snapshot, TabletSnapshot};
 pub use table::{ChangeConfig, RowVictims, Table, TableSpec};
 
 use crate::error::SqlError;
