@@ -28,13 +28,14 @@ use self::defaults::{ColumnDefaults, with_default};
 use self::schema::{BoundSchema, KindColumn};
 use crate::changelog::{
     ChangelogRequest, ChangelogSpec, DorisChangelogExec, RowKind, changes_at_root, epoch_sources, read_schema,
+    time_to_live,
 };
 use crate::client::DorisClient;
 use crate::error::{Error, Result};
 use crate::options::{DorisOptions, ScanMode, SinkOptions};
 use crate::scan::{DorisScanExec, ScanPlan, plan_scan};
 use crate::sink::{DorisSink, DorisSinkExec};
-use crate::sql::filter_sql;
+use crate::sql::{IncrementType, filter_sql};
 use crate::types::{KeyModel, TableSchema};
 
 /// A table of Doris as a [`TableProvider`]: a snapshot, a changelog, a target of INSERT.
@@ -44,9 +45,11 @@ use crate::types::{KeyModel, TableSchema};
 /// | `snapshot` (default) | the rows of now, bounded | the columns |
 /// | `initial` | the rows of now as `+I`, then the changes | the columns, then `__change_kind` |
 /// | `latest` | the changes from now on | the columns, then `__change_kind` |
+/// | `from-timestamp` | the changes from an instant on | the columns, then `__change_kind` |
 ///
 /// `__change_kind` (see `source.changelog.change-kind-column`) is Utf8, not null, and one of `+I`, `-U`, `+U`, `-D`.
 /// In a changelog the columns outside of the key are nullable: a delete without historical values has only its key.
+/// The metadata columns of `source.changelog.metadata-columns` stand before the change kind.
 ///
 /// As a target, the table takes its columns, and with `sink.change-kind-column` that column too, last: `-D` deletes the
 /// row's key. A table with that option has the column in its schema when it is read as well; a snapshot then gives
@@ -59,6 +62,8 @@ pub struct DorisTable {
     bound: BoundSchema,
     constraints: Option<Constraints>,
     defaults: Arc<dyn ColumnDefaults>,
+    /// The server reads the table as it was at an instant; asked for in mode `initial` alone.
+    exact_snapshot: bool,
 }
 
 /// Makes a [`DorisTable`].
@@ -115,11 +120,13 @@ impl DorisTableBuilder {
         }
         let constraints = match options.read.mode {
             ScanMode::Snapshot => bound.primary_key(&doris),
-            ScanMode::Initial | ScanMode::Latest => None,
+            ScanMode::Initial | ScanMode::Latest | ScanMode::FromTimestamp(_) => None,
         };
+        let exact_snapshot =
+            options.read.mode == ScanMode::Initial && client.reads_past_versions(&options.table).await?;
         let constraints = constraints.map(|key| Constraints::new_unverified(vec![Constraint::PrimaryKey(key)]));
         let (options, doris) = (Arc::new(options), Arc::new(doris));
-        Ok(DorisTable { client, options, doris, bound, constraints, defaults })
+        Ok(DorisTable { client, options, doris, bound, constraints, defaults, exact_snapshot })
     }
 }
 
@@ -130,17 +137,17 @@ fn kind_column(options: &DorisOptions, doris: &TableSchema) -> Result<KindColumn
         ScanMode::Snapshot if options.read.bounded.is_some() => {
             return Err(Error::config(
                 "source.scan.bounded-mode",
-                "is for changelogs; a snapshot ends by itself (set 'source.scan.mode' to initial or latest)",
+                "is for changelogs; a snapshot ends by itself (set 'source.scan.mode' to initial, latest or from-timestamp)",
             ));
         }
         ScanMode::Snapshot => sink.map_or(KindColumn::None, |name| KindColumn::Sink(name.clone())),
-        ScanMode::Initial | ScanMode::Latest if sink.is_some() => {
+        _ if sink.is_some() => {
             return Err(Error::config(
                 "sink.change-kind-column",
                 "is for targets; declare the changelog to read and the table to write as two external tables",
             ));
         }
-        ScanMode::Initial | ScanMode::Latest => {
+        ScanMode::Initial | ScanMode::Latest | ScanMode::FromTimestamp(_) => {
             if !matches!(doris.model, Some(KeyModel::Unique | KeyModel::Duplicate)) {
                 return Err(Error::schema(
                     &doris.table,
@@ -154,10 +161,20 @@ fn kind_column(options: &DorisOptions, doris: &TableSchema) -> Result<KindColumn
                      'true' and 'binlog.format' = 'ROW')",
                 ));
             }
-            KindColumn::Source(options.read.change_kind_column.clone())
+            check_increment_type(options.read.increment_type, doris)?;
+            for column in &options.read.metadata {
+                let name = column.column_name();
+                if doris.column(name).is_some() || options.read.change_kind_column == name {
+                    return Err(Error::config(
+                        "source.changelog.metadata-columns",
+                        format!("table {} has a column '{name}' itself", doris.table),
+                    ));
+                }
+            }
+            KindColumn::Source(options.read.change_kind_column.clone(), options.read.metadata.clone())
         }
     };
-    if let KindColumn::Sink(name) | KindColumn::Source(name) = &kind
+    if let KindColumn::Sink(name) | KindColumn::Source(name, _) = &kind
         && doris.column(name).is_some()
     {
         let option = match kind {
@@ -170,6 +187,37 @@ fn kind_column(options: &DorisOptions, doris: &TableSchema) -> Result<KindColumn
         ));
     }
     Ok(kind)
+}
+
+/// Refuses an increment type that the table cannot serve, before the server does.
+fn check_increment_type(increment_type: IncrementType, doris: &TableSchema) -> Result<()> {
+    let merge_on_read = doris
+        .properties
+        .get("enable_unique_key_merge_on_write")
+        .is_some_and(|merge_on_write| merge_on_write.eq_ignore_ascii_case("false"));
+    if doris.model == Some(KeyModel::Unique) && merge_on_read {
+        return Err(Error::schema(
+            &doris.table,
+            "has no changelog: a UNIQUE KEY table records one only with 'enable_unique_key_merge_on_write' = 'true'",
+        ));
+    }
+    if increment_type != IncrementType::MinDelta {
+        return Ok(());
+    }
+    if doris.model != Some(KeyModel::Unique) {
+        return Err(Error::schema(
+            &doris.table,
+            "gives no net changes: min_delta needs a UNIQUE KEY table; set 'source.changelog.increment-type' to detail",
+        ));
+    }
+    if !doris.keeps_old_values() {
+        return Err(Error::schema(
+            &doris.table,
+            "gives no net changes: min_delta needs 'changelog.need_historical_value' = 'true' (before the rename: \
+             'binlog.need_historical_value') at its creation; set 'source.changelog.increment-type' to detail",
+        ));
+    }
+    Ok(())
 }
 
 impl DorisTable {
@@ -189,7 +237,7 @@ impl DorisTable {
     }
 
     fn is_changelog(&self) -> bool {
-        self.options.read.mode != ScanMode::Snapshot
+        self.options.read.mode.is_changelog()
     }
 
     /// `filter` as Doris SQL, when it means the same there.
@@ -209,6 +257,7 @@ impl DorisTable {
             columns: self.bound.stored_names(columns),
             filter: (!conditions.is_empty()).then(|| conditions.join(" AND ")),
             limit,
+            as_of: None,
             splits: vec![],
         }
     }
@@ -254,10 +303,12 @@ impl DorisTable {
         projection: &[usize],
         filters: &[Expr],
     ) -> DfResult<Arc<dyn ExecutionPlan>> {
-        let kind = self.bound.columns();
-        let mut columns: Vec<usize> = projection.iter().copied().filter(|index| *index != kind).collect();
+        let read = &self.options.read;
+        // Metadata and change kind are always read.
+        let stored = self.bound.columns();
+        let mut columns: Vec<usize> = projection.iter().copied().filter(|index| *index < stored).collect();
         for column in filters.iter().flat_map(Expr::column_refs) {
-            columns.extend(self.bound.schema().index_of(&column.name).ok().filter(|index| *index != kind));
+            columns.extend(self.bound.schema().index_of(&column.name).ok().filter(|index| *index < stored));
         }
         columns.sort_unstable();
         columns.dedup();
@@ -266,7 +317,7 @@ impl DorisTable {
             columns.push(0);
         }
         let fields = columns.iter().map(|index| self.bound.schema().field(*index).clone()).collect();
-        let schema = read_schema(fields, &self.options.read.change_kind_column);
+        let schema = read_schema(fields, self.bound.metadata(), &read.change_kind_column);
         let df_schema = DFSchema::try_from(Arc::clone(&schema))?;
         let value_column = filters.iter().flat_map(Expr::column_refs).find_map(|column| {
             let stored = self.doris.column(&column.name)?;
@@ -277,23 +328,39 @@ impl DorisTable {
             .into_iter()
             .map(|filter| state.create_physical_expr(filter, &df_schema))
             .collect::<DfResult<_>>()?;
-        let place = |index: &usize| columns.binary_search(index).unwrap_or(columns.len());
+        let place = |index: &usize| match index.checked_sub(stored) {
+            None => columns.binary_search(index).unwrap_or_default(),
+            Some(added) => columns.len() + added,
+        };
+        let key = self.doris.columns.iter().filter(|column| column.key).map(|column| column.name.clone());
         let spec = ChangelogSpec {
             table: self.doris.table.clone(),
             columns: self.bound.stored_names(&columns).into(),
             types: self.bound.types(&columns),
+            key: key.collect(),
+            metadata: self.bound.metadata().into(),
             schema,
-            snapshot: self.options.read.mode == ScanMode::Initial,
-            bounded: self.options.read.bounded.is_some(),
-            poll_interval: self.options.read.poll_interval,
-            visible_wait_timeout: self.options.read.visible_wait_timeout,
+            snapshot: read.mode == ScanMode::Initial,
+            exact_snapshot: self.exact_snapshot,
+            start: match read.mode {
+                ScanMode::FromTimestamp(start) => Some(start),
+                ScanMode::Snapshot | ScanMode::Initial | ScanMode::Latest => None,
+            },
+            end: read.bounded,
+            increment_type: read.increment_type,
+            poll_interval: read.poll_interval,
+            max_window: read.max_window,
+            visible_wait_timeout: read.visible_wait_timeout,
+            time_to_live: time_to_live(&self.doris.properties),
+            on_expired: read.on_expired,
         };
         let request = ChangelogRequest {
             spec,
             filters,
             projection: projection.iter().map(place).collect(),
             append_only: self.doris.model == Some(KeyModel::Duplicate),
-            tablets_per_split: self.options.read.tablets_per_split,
+            tablets_per_split: read.tablets_per_split,
+            offsets: read.offset.clone(),
         };
         let changelog = DorisChangelogExec::try_new(self.client.clone(), request)?;
         if !self.doris.keeps_old_values()
@@ -323,7 +390,8 @@ impl DorisTable {
                     "each row written would be a change to write; use another target",
                 ));
             }
-            if changelog.append_only() && changelog.reads_snapshot() && self.doris.model != Some(KeyModel::Unique) {
+            let rows_only = changelog.append_only() || changelog.inserts_only();
+            if rows_only && changelog.overlaps() && self.doris.model != Some(KeyModel::Unique) {
                 return Err(Error::unsupported(
                     what,
                     "rows that are committed while the changelog starts come with the snapshot and as changes, and \

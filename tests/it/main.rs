@@ -6,6 +6,7 @@
 //! time.
 
 mod changelog;
+mod changelog_modes;
 mod cli;
 mod conformance;
 mod harness;

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::window::{Window, WindowPlanner, millis_until_closed};
 use crate::checkpoint::{Epoch, SourcePosition};
+use crate::protocol::Tso;
 
 /// Shortest pause between two questions for the server's time, when somebody waits for an instant to close.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
@@ -33,8 +34,8 @@ impl Progress {
 /// A finite part of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Piece {
-    /// All rows of now.
-    Snapshot,
+    /// All rows as of a TSO, or of now.
+    Snapshot(Option<Tso>),
     /// The changes of a window.
     Window(Window),
 }
@@ -262,6 +263,10 @@ impl ChangelogControl {
 /// When to poll next; `None` = now.
 fn next_poll(state: &State, planner: &WindowPlanner, interval: Duration) -> Option<Instant> {
     let (asked_at, server_ms) = state.asked?;
+    // A window of limited length left closed seconds behind it.
+    if planner.has_backlog(server_ms) {
+        return None;
+    }
     let mut pause = interval;
     let wanted = planner.bound_ms().or(state.wanted_ms).filter(|wanted| *wanted > planner.next_ms());
     if let Some(wanted) = wanted {
@@ -317,7 +322,7 @@ mod tests {
         control.hurry(20_900);
         idle.await;
         assert!(started.elapsed() < Duration::from_secs(1));
-        control.asked(21_500);
+        control.asked(20_600);
         let idle = control.poll_due(&planner, INTERVAL);
         tokio::pin!(idle);
         assert!(futures::poll!(idle.as_mut()).is_pending());
@@ -333,8 +338,8 @@ mod tests {
         assert_eq!(control.work(), Work::All);
         control.begin_epoch(Epoch::FIRST);
         assert_eq!(control.work(), Work::Epoch(None));
-        control.arm(Armed { piece: Piece::Snapshot, then: WindowPlanner::new(20_000) });
-        assert_eq!(control.work(), Work::Epoch(Some(Piece::Snapshot)));
+        control.arm(Armed { piece: Piece::Snapshot(None), then: WindowPlanner::new(20_000) });
+        assert_eq!(control.work(), Work::Epoch(Some(Piece::Snapshot(None))));
         assert!(control.piece_done().is_some());
         control.epoch_committed();
         control.begin_epoch(Epoch(2));

@@ -1,5 +1,6 @@
 //! The plan node of a changelog read.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
@@ -19,18 +20,21 @@ use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PhysicalExpr, PlanProperties, SendableRecordBatchStream,
 };
 use futures::{Stream, StreamExt};
+use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
-use super::control::ChangelogControl;
+use super::control::{ChangelogControl, Work};
 use super::filter::{ChangeFilterState, ChangeFilters};
-use super::reader::{ChangelogSpec, ReadMetrics, Reader};
+use super::offsets::{OffsetTable, Offsets};
+use super::reader::{ChangelogSpec, ReadMetrics, Reader, Warned};
 use super::row_kind::RowKind;
 use super::server::{ChangelogServer, DorisServer};
 use super::window::Window;
 use crate::checkpoint::EpochSource;
 use crate::client::DorisClient;
+use crate::options::OffsetOptions;
 use crate::scan::{MeteredStream, cut_at};
-use crate::sql::HiddenColumns;
+use crate::sql::{HiddenColumns, IncrementType};
 use crate::types::TableIdent;
 
 /// Batches read ahead of the consumer.
@@ -49,8 +53,10 @@ const PREFETCH_BATCHES: usize = 2;
 /// Dropping the stream aborts the read at once and closes its Flight session.
 ///
 /// # Delivery
-/// Free-running: every change at least once, as long as the read is not started again. Changes that were committed
-/// in the second before the start of the changelog come again after the snapshot; writing them by key changes nothing.
+/// Free-running: every change at least once, as long as the read is not started again. Mode `initial` reads its snapshot
+/// as of the instant at which the changes begin, where the server can (`snapshot=as-of` in EXPLAIN): then no change is
+/// seen twice. Otherwise (`snapshot=overlapping`) changes that were committed around the start of the changelog come as
+/// rows and again as changes; writing them by key changes nothing.
 #[derive(Debug, Clone)]
 pub struct DorisChangelogExec {
     server: Arc<dyn ChangelogServer>,
@@ -67,6 +73,9 @@ pub struct DorisChangelogExec {
     fenodes: Arc<[String]>,
     control: Arc<ChangelogControl>,
     hidden: Arc<OnceCell<HiddenColumns>>,
+    warned: Arc<Warned>,
+    /// Where the position is published, if anywhere.
+    offsets: Option<Arc<Offsets>>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
     baseline: BaselineMetrics,
@@ -84,26 +93,38 @@ pub(crate) struct ChangelogRequest {
     /// The table only ever gets new rows.
     pub append_only: bool,
     pub tablets_per_split: usize,
+    /// Where to publish the position.
+    pub offsets: Option<OffsetOptions>,
 }
 
 impl DorisChangelogExec {
     pub(crate) fn try_new(client: DorisClient, request: ChangelogRequest) -> DfResult<Self> {
         let spec = &request.spec;
         let fenodes = client.options().fenodes.clone();
+        let offsets = request.offsets.clone().map(|OffsetOptions { table, consumer_id }| {
+            Arc::new(Offsets::new(Arc::new(OffsetTable::new(client.clone(), table, consumer_id))))
+        });
         let server = DorisServer::new(client, spec.table.clone(), Arc::clone(&spec.columns), request.tablets_per_split);
-        Ok(Self { fenodes: fenodes.into(), ..Self::with_server(Arc::new(server), request)? })
+        Ok(Self { fenodes: fenodes.into(), offsets, ..Self::with_server(Arc::new(server), request)? })
+    }
+
+    #[cfg(test)]
+    pub(super) fn with_offsets(self, offsets: Arc<Offsets>) -> Self {
+        Self { offsets: Some(offsets), ..self }
     }
 
     pub(super) fn with_server(server: Arc<dyn ChangelogServer>, request: ChangelogRequest) -> DfResult<Self> {
         let ChangelogRequest { spec, filters, projection, append_only, .. } = request;
-        let kind_column = spec.columns.len();
+        let kind_column = spec.kind_index();
         let filters = ChangeFilters::new(filters, kind_column);
         let filter_text = filters.all().map(|filter| filter.to_string()).collect::<Vec<_>>().join(" AND ");
         let passing = filters.passing_kinds(&spec.schema, kind_column);
         let deletes = passing.contains(&RowKind::Delete) || passing.contains(&RowKind::UpdateBefore);
         let metrics = ExecutionPlanMetricsSet::new();
+        let counter = |name: &'static str| MetricBuilder::new(&metrics).counter(name, 0);
         let schema = Arc::new(spec.schema.project(&projection)?);
-        let properties = Self::properties_of(&schema, spec.bounded);
+        let properties = Self::properties_of(&schema, spec.end.is_some());
+        let only_inserts = append_only || spec.increment_type == IncrementType::AppendOnly;
         Ok(Self {
             server,
             spec: Arc::new(spec),
@@ -111,17 +132,22 @@ impl DorisChangelogExec {
             filter_text,
             projection: projection.into(),
             fetch: None,
-            inserts_only: append_only || !deletes,
+            inserts_only: only_inserts || !deletes,
             append_only,
             fenodes: Arc::default(),
             control: Arc::default(),
             hidden: Arc::default(),
+            warned: Arc::default(),
+            offsets: None,
             properties: Arc::new(properties),
             baseline: BaselineMetrics::new(&metrics, 0),
             read_metrics: ReadMetrics {
-                windows: MetricBuilder::new(&metrics).counter("windows", 0),
-                visible_wait_retries: MetricBuilder::new(&metrics).counter("visible_wait_retries", 0),
+                windows: counter("windows"),
+                visible_wait_retries: counter("visible_wait_retries"),
                 position_ms: MetricBuilder::new(&metrics).gauge("position_ms", 0),
+                lag_ms: MetricBuilder::new(&metrics).gauge("lag_ms", 0),
+                poll_time: MetricBuilder::new(&metrics).subset_time("poll_time", 0),
+                rows: ["rows_inserted", "rows_update_before", "rows_update_after", "rows_deleted"].map(counter),
             },
             metrics,
         })
@@ -162,6 +188,8 @@ impl DorisChangelogExec {
             spec: Arc::clone(&self.spec),
             control: Arc::clone(&self.control),
             hidden: Arc::clone(&self.hidden),
+            warned: Arc::clone(&self.warned),
+            offsets: self.offsets.clone(),
             metrics: self.read_metrics.clone(),
         }
     }
@@ -185,6 +213,11 @@ impl DorisChangelogExec {
         self.append_only
     }
 
+    /// True when rows and changes overlap: a change may come as a row of the snapshot and again as a change.
+    pub fn overlaps(&self) -> bool {
+        self.spec.snapshot && !self.spec.exact_snapshot
+    }
+
     /// True when the rows of the table come before its changes.
     pub fn reads_snapshot(&self) -> bool {
         self.spec.snapshot
@@ -202,7 +235,7 @@ impl DorisChangelogExec {
 
     /// Where the change kind is among the output columns.
     pub fn kind_index(&self) -> Option<usize> {
-        self.projection.iter().position(|column| *column == self.spec.columns.len())
+        self.projection.iter().position(|column| *column == self.spec.kind_index())
     }
 
     fn select(&self, rows: RecordBatch) -> DfResult<RecordBatch> {
@@ -213,29 +246,50 @@ impl DorisChangelogExec {
     fn finish_rows(
         &self,
         input: SendableRecordBatchStream,
+        passed: Arc<Mutex<VecDeque<i64>>>,
+        free_running: bool,
     ) -> impl Stream<Item = DfResult<RecordBatch>> + Send + 'static {
         let node = self.clone();
         let state = Some((input, ChangeFilterState::default()));
-        futures::stream::unfold((node, state), |(node, state)| async move {
-            let (mut input, mut filter) = state?;
-            loop {
-                let (batch, state) = match input.next().await {
-                    Some(batch) => {
-                        let batch = batch.and_then(|batch| filter.apply(&node.filters, batch));
-                        (batch, Some((input, filter)))
+        // In a run of epochs it is the run that publishes.
+        let publishing = Publishing(self.offsets.clone().filter(|_| free_running));
+        futures::stream::unfold((node, state, publishing), move |(node, state, publishing)| {
+            let passed = Arc::clone(&passed);
+            async move {
+                let (mut input, mut filter) = state?;
+                loop {
+                    let (batch, state) = match input.next().await {
+                        Some(Ok(batch)) if batch.num_rows() == 0 => {
+                            // All rows before this position were taken by whoever polls.
+                            let position = passed.lock().pop_front();
+                            if let (Some(offsets), Some(next_ms)) = (&publishing.0, position) {
+                                offsets.publish(next_ms);
+                            }
+                            continue;
+                        }
+                        Some(batch) => {
+                            let batch = batch.and_then(|batch| filter.apply(&node.filters, batch));
+                            (batch, Some((input, filter)))
+                        }
+                        None => match filter.finish(&node.filters).transpose() {
+                            Some(batch) => (batch, None),
+                            None => {
+                                publishing.flush().await;
+                                return None;
+                            }
+                        },
+                    };
+                    match batch.and_then(|batch| node.select(batch)) {
+                        Ok(batch) if batch.num_rows() == 0 => match state {
+                            Some((next_input, next_filter)) => (input, filter) = (next_input, next_filter),
+                            None => {
+                                publishing.flush().await;
+                                return None;
+                            }
+                        },
+                        Ok(batch) => return Some((Ok(batch), (node, state, publishing))),
+                        Err(error) => return Some((Err(error), (node, None, publishing))),
                     }
-                    None => match filter.finish(&node.filters).transpose() {
-                        Some(batch) => (batch, None),
-                        None => return None,
-                    },
-                };
-                match batch.and_then(|batch| node.select(batch)) {
-                    Ok(batch) if batch.num_rows() == 0 => match state {
-                        Some((next_input, next_filter)) => (input, filter) = (next_input, next_filter),
-                        None => return None,
-                    },
-                    Ok(batch) => return Some((Ok(batch), (node, state))),
-                    Err(error) => return Some((Err(error), (node, None))),
                 }
             }
         })
@@ -246,19 +300,52 @@ impl DorisChangelogExec {
         let hidden = self.hidden.get().cloned().unwrap_or_else(HiddenColumns::changelog);
         let window = Window { start_ms: 0, end_ms: 1000 };
         let sql = self.spec.select(&columns, &hidden, window).body().unwrap_or_default();
-        let [start, end] = [window.start_ms, window.end_ms].map(|ms| crate::sql::utc_text(ms).unwrap_or_default());
-        sql.replace(&start, "<start>").replace(&end, "<end>")
+        let [earlier, start, end] = [-1000, 0, 1000].map(|ms| crate::sql::utc_text(ms).unwrap_or_default());
+        sql.replace(&earlier, "<start - 1s>").replace(&start, "<start>").replace(&end, "<end>")
+    }
+}
+
+/// Publishing by a free-running stream: dropping the stream ends it.
+struct Publishing(Option<Arc<Offsets>>);
+
+impl Publishing {
+    async fn flush(&self) {
+        if let Some(offsets) = &self.0 {
+            offsets.flush().await;
+        }
+    }
+}
+
+impl Drop for Publishing {
+    fn drop(&mut self) {
+        if let Some(offsets) = &self.0 {
+            offsets.stop();
+        }
     }
 }
 
 impl DisplayAs for DorisChangelogExec {
     fn fmt_as(&self, format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ChangelogSpec { table, snapshot, bounded, .. } = self.spec.as_ref();
+        let ChangelogSpec { table, snapshot, start, end, increment_type, .. } = self.spec.as_ref();
+        let mode = match (snapshot, start) {
+            (true, _) => "initial".to_string(),
+            (false, None) => "latest".to_string(),
+            (false, Some(start)) => format!("from-timestamp {start}"),
+        };
         let mut facts = vec![
             ("table", table.to_string()),
-            ("mode", if *snapshot { "initial" } else { "latest" }.to_string()),
-            ("unbounded", (!bounded && self.fetch.is_none()).to_string()),
+            ("mode", mode),
+            ("unbounded", (end.is_none() && self.fetch.is_none()).to_string()),
         ];
+        if *snapshot {
+            facts.push(("snapshot", if self.overlaps() { "overlapping" } else { "as-of" }.to_string()));
+        }
+        if *increment_type != IncrementType::Detail {
+            facts.push(("increment_type", increment_type.option_name().to_string()));
+        }
+        if let Some(end) = end {
+            facts.push(("until", end.to_string()));
+        }
         if let Some(fetch) = self.fetch {
             facts.push(("fetch", fetch.to_string()));
         }
@@ -267,6 +354,7 @@ impl DisplayAs for DorisChangelogExec {
         }
         if !matches!(format, DisplayFormatType::Default) {
             facts.push(("poll_interval", format!("{:?}", self.spec.poll_interval)));
+            facts.push(("max_window", format!("{:?}", self.spec.max_window)));
         }
         facts.push(("sql", format!("[{}]", self.example_sql())));
         match format {
@@ -320,18 +408,20 @@ impl ExecutionPlan for DorisChangelogExec {
         let reader = self.reader();
         let work = self.control.work();
         let read_schema = Arc::clone(&self.spec.schema);
+        let passed: Arc<Mutex<VecDeque<i64>>> = Arc::default();
+        let noted = Arc::clone(&passed);
         // The reading task starts with the first poll, not here.
         let input = futures::stream::once(async move {
             let mut builder = RecordBatchReceiverStreamBuilder::new(read_schema, PREFETCH_BATCHES);
             let output = builder.tx();
-            builder.spawn(async move { reader.run(work, output).await.map_err(Into::into) });
+            builder.spawn(async move { reader.run(work, noted, output).await.map_err(Into::into) });
             builder.build()
         });
         let input = datafusion::physical_plan::stream::RecordBatchStreamAdapter::new(
             Arc::clone(&self.spec.schema),
             input.flatten(),
         );
-        let rows = cut_at(self.finish_rows(Box::pin(input)), self.fetch);
+        let rows = cut_at(self.finish_rows(Box::pin(input), passed, work == Work::All), self.fetch);
         let stream = MeteredStream::new(self.schema(), rows, self.baseline.clone());
         Ok(Box::pin(cooperative(stream)))
     }
@@ -341,7 +431,7 @@ impl ExecutionPlan for DorisChangelogExec {
     }
 
     fn with_fetch(&self, fetch: Option<usize>) -> Option<Arc<dyn ExecutionPlan>> {
-        let properties = Self::properties_of(&self.schema(), self.spec.bounded || fetch.is_some());
+        let properties = Self::properties_of(&self.schema(), self.spec.end.is_some() || fetch.is_some());
         Some(Arc::new(Self { fetch, properties: Arc::new(properties), ..self.clone() }))
     }
 

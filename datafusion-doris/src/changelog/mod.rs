@@ -9,23 +9,29 @@
 //!     └──────────────────────────────────▶ [T0 … E1) by TSO, LSN, OP ─▶ [E1 … E2) ─▶ …
 //! ```
 //!
-//! - T0 is taken *before* the snapshot, so a change between the two comes twice (as a row and as a change), never
-//!   not at all. Applied by key, the second changes nothing.
+//! - T0 is taken *before* the snapshot. Where the server reads past versions, the snapshot is that of T0; elsewhere a
+//!   change between the two comes twice (as a row and as a change), never not at all. Applied by key, the second changes
+//!   nothing.
 //! - The last column is the change kind, `+I`, `-U`, `+U` or `-D`; the two halves of an update follow each other.
 //!   Columns outside of the key are nullable: without `binlog.need_historical_value` a delete carries its key only.
 //! - In a continuous insert each window is fixed before the plan is executed, so the static side of a join is read
 //!   after it: a change meets the static rows that were committed before it (or later ones).
 //! - Positions are instants of the server's clock; the client's clock is never used.
 
+mod checks;
 mod control;
+mod decode;
 mod exec;
 mod filter;
+mod offsets;
 mod reader;
-#[cfg(test)]
-#[allow(clippy::unwrap_used, clippy::expect_used)]
-mod reader_tests;
+mod retention;
 mod row_kind;
 mod server;
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used)]
+mod tests;
+mod visibility;
 pub mod window;
 
 use std::sync::Arc;
@@ -40,9 +46,11 @@ use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
 pub use control::{ChangelogControl, ChangelogStatus};
+pub(crate) use decode::metadata_field;
 pub(crate) use exec::ChangelogRequest;
 pub use exec::DorisChangelogExec;
 pub(crate) use reader::{ChangelogSpec, read_schema};
+pub(crate) use retention::time_to_live;
 pub use row_kind::RowKind;
 
 use crate::checkpoint::EpochSource;

@@ -1,36 +1,41 @@
 //! Reads the snapshot and the windows, one after the other, into one channel.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use arrow::array::{ArrayRef, UInt32Array};
-use arrow::compute::{
-    CastOptions, SortColumn, cast_with_options, concat_batches, lexsort_to_indices, take_record_batch,
-};
-use arrow::datatypes::{DataType, Schema, SchemaRef};
+use arrow::array::AsArray;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::record_batch::RecordBatch;
 use async_trait::async_trait;
-use datafusion::physical_plan::metrics::{Count, Gauge};
+use datafusion::physical_plan::metrics::{Count, Gauge, Time};
 use futures::StreamExt;
+use parking_lot::Mutex;
 use tokio::sync::mpsc::Sender;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::control::{Armed, ChangelogControl, Piece, Progress, Work};
-use super::row_kind::{ResultColumns, RowKind, constant_kinds, decode_kinds};
+use super::decode::{WindowDecoder, first_tso, metadata_field, snapshot_rows};
+use super::offsets::Offsets;
+use super::row_kind::RowKind;
 use super::server::{ChangelogServer, Rows};
+use super::visibility;
 use super::window::{Step, Window, WindowPlanner, closed_second, covering_second};
 use crate::checkpoint::{Epoch, EpochSource, SourcePosition};
 use crate::error::{Error, Result};
+use crate::options::{BoundedMode, MetadataColumn, OnExpired, OptionKey};
+use crate::protocol::Tso;
 use crate::scan::Conformer;
-use crate::sql::{ChangelogSelect, HiddenColumns, IncrementType};
-use crate::types::{DorisType, TableIdent};
+use crate::sql::{ChangelogSelect, HiddenColumns, IncrementType, utc_text};
+use crate::types::{DorisType, LocalTime, ServerZone, TableIdent};
 
 /// Statements of one snapshot that are read at the same time.
 const SNAPSHOT_PARALLELISM: usize = 4;
-/// First and longest pause between two tries of a window whose transactions are not visible yet.
-const VISIBLE_WAIT_PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
+/// By how much net changes stay behind the server's time: the second after a window's end must be over before it can
+/// be seen whether anything was committed at the end itself.
+const NET_CHANGES_LAG_MS: i64 = 1000;
 
 type Output = Sender<datafusion::error::Result<RecordBatch>>;
 
@@ -42,14 +47,27 @@ pub(crate) struct ChangelogSpec {
     pub columns: Arc<[String]>,
     /// Doris types of `columns`.
     pub types: Arc<[DorisType]>,
-    /// What the reader gives: the columns read, then the change kind.
+    /// Key columns of the table, by name.
+    pub key: Arc<[String]>,
+    /// Metadata columns, which follow `columns`.
+    pub metadata: Arc<[MetadataColumn]>,
+    /// What the reader gives: the columns read, the metadata, then the change kind.
     pub schema: SchemaRef,
     /// The snapshot first.
     pub snapshot: bool,
-    /// Ends when everything committed before the start was read.
-    pub bounded: bool,
+    /// The server reads the table as it was: the snapshot shows the instant at which the changes begin.
+    pub exact_snapshot: bool,
+    /// First instant of the changes, in the server's time zone; `None`: now.
+    pub start: Option<LocalTime>,
+    /// Where the read ends; `None`: never.
+    pub end: Option<BoundedMode>,
+    pub increment_type: IncrementType,
     pub poll_interval: Duration,
+    pub max_window: Duration,
     pub visible_wait_timeout: Duration,
+    /// How long the table keeps its changes.
+    pub time_to_live: Option<Duration>,
+    pub on_expired: OnExpired,
 }
 
 impl ChangelogSpec {
@@ -59,18 +77,30 @@ impl ChangelogSpec {
         hidden: &'a HiddenColumns,
         window: Window,
     ) -> ChangelogSelect<'a> {
+        // One second more at the start, see `window`; not before the first year that can be written.
+        let earlier = window.start_ms.saturating_sub(1000);
+        let start_ms = match self.increment_type {
+            IncrementType::MinDelta => window.start_ms,
+            _ if utc_text(earlier).is_none() => window.start_ms,
+            IncrementType::Detail | IncrementType::AppendOnly => earlier,
+        };
         ChangelogSelect {
             table: &self.table,
             columns,
             hidden,
-            start_ms: window.start_ms,
+            start_ms,
             end_ms: window.end_ms,
-            increment_type: IncrementType::Detail,
+            increment_type: self.increment_type,
+            key: &self.key,
         }
     }
 
+    pub fn kind_index(&self) -> usize {
+        self.columns.len() + self.metadata.len()
+    }
+
     /// Turns wire batches into the columns read, without the change kind.
-    fn conformer(&self) -> Result<Conformer> {
+    pub(super) fn conformer(&self) -> Result<Conformer> {
         let columns: Vec<usize> = (0..self.columns.len()).collect();
         Ok(Conformer::new(self.table.to_string(), Arc::new(self.schema.project(&columns)?), Arc::clone(&self.types)))
     }
@@ -81,7 +111,30 @@ impl ChangelogSpec {
 pub(super) struct ReadMetrics {
     pub windows: Count,
     pub visible_wait_retries: Count,
+    /// Position, epoch milliseconds.
     pub position_ms: Gauge,
+    /// The server's time less the position, at the last poll.
+    pub lag_ms: Gauge,
+    /// Time between the question for the server's time and its answer.
+    pub poll_time: Time,
+    /// Rows by kind, in the order of [`RowKind::ALL`].
+    pub rows: [Count; 4],
+}
+
+impl ReadMetrics {
+    fn count(&self, rows: &RecordBatch) {
+        let Some(kinds) = rows.columns().last().and_then(|kinds| kinds.as_string_opt::<i32>()) else { return };
+        for (kind, count) in RowKind::ALL.iter().zip(&self.rows) {
+            count.add(kinds.iter().filter(|found| *found == Some(kind.as_str())).count());
+        }
+    }
+}
+
+/// Warnings that were given, each once.
+#[derive(Debug, Default)]
+pub(super) struct Warned {
+    pub half_gone: AtomicBool,
+    pub old: AtomicBool,
 }
 
 /// Reads a changelog: once and free-running, or as a source of epochs.
@@ -92,6 +145,9 @@ pub(super) struct Reader {
     pub control: Arc<ChangelogControl>,
     /// The spelling of the hidden columns, found once.
     pub hidden: Arc<tokio::sync::OnceCell<HiddenColumns>>,
+    pub warned: Arc<Warned>,
+    /// Where the position is published, if anywhere.
+    pub offsets: Option<Arc<Offsets>>,
     pub metrics: ReadMetrics,
 }
 
@@ -125,6 +181,15 @@ impl EpochSource for Reader {
 
     fn epoch_committed(&self, _epoch: Epoch) {
         self.control.epoch_committed();
+        if let (Some(offsets), Some(next_ms)) = (&self.offsets, self.control.status().position.changelog_ms()) {
+            offsets.publish(next_ms);
+        }
+    }
+
+    async fn closed(&self) {
+        if let Some(offsets) = &self.offsets {
+            offsets.flush().await;
+        }
     }
 
     fn epoch_aborted(&self, _epoch: Epoch) {
@@ -147,7 +212,10 @@ impl EpochSource for Reader {
 impl Reader {
     /// Does `work`, sending conformed batches (with all kinds, unfiltered) to `output`. Returns early without error
     /// when nobody listens any more.
-    pub async fn run(self, work: Work, output: Output) -> Result<()> {
+    ///
+    /// A free-running read notes each position in `passed` and sends an empty batch behind the rows before it: whoever
+    /// takes that batch has taken the rows.
+    pub async fn run(self, work: Work, passed: Arc<Mutex<VecDeque<i64>>>, output: Output) -> Result<()> {
         match work {
             Work::Epoch(None) => Ok(()),
             // The piece is counted as read by the coordinator, so it is read whatever happens meanwhile.
@@ -164,6 +232,13 @@ impl Reader {
                     let Some(Armed { piece, then }) = armed else { return Ok(()) };
                     self.read(piece, &output).await?;
                     self.advanced_to(&then);
+                    if self.offsets.is_some() {
+                        passed.lock().push_back(then.next_ms());
+                        let empty = RecordBatch::new_empty(Arc::clone(&self.spec.schema));
+                        if output.send(Ok(empty)).await.is_err() {
+                            return Ok(());
+                        }
+                    }
                     progress = Progress::Changes(then);
                 }
             }
@@ -175,9 +250,10 @@ impl Reader {
         let planner = match progress {
             Progress::Changes(planner) => planner,
             Progress::Start => {
-                let planner = self.start().await?;
-                if self.spec.snapshot {
-                    return Ok(Some(Armed { piece: Piece::Snapshot, then: planner }));
+                let (planner, resumed) = self.start().await?;
+                if self.spec.snapshot && !resumed {
+                    let as_of = self.spec.exact_snapshot.then(|| Tso(first_tso(planner.next_ms()) - 1));
+                    return Ok(Some(Armed { piece: Piece::Snapshot(as_of), then: planner }));
                 }
                 self.advanced_to(&planner);
                 planner
@@ -185,24 +261,56 @@ impl Reader {
         };
         while !planner.is_done() {
             self.control.poll_due(&planner, self.spec.poll_interval).await;
-            let now_ms = self.server.now_ms().await?;
+            let server_ms = self.server_ms().await?;
+            let now_ms = self.usable(server_ms);
             self.control.asked(now_ms);
-            match planner.step(&self.spec.table, now_ms)? {
+            self.metrics.lag_ms.set(usize::try_from(server_ms - planner.next_ms()).unwrap_or_default());
+            let mut window = match planner.step(&self.spec.table, now_ms)? {
                 Step::Done => break,
-                Step::Wait => {}
-                Step::Read(window) => {
-                    let mut then = planner;
-                    then.advance(window)?;
-                    return Ok(Some(Armed { piece: Piece::Window(window), then }));
+                Step::Wait => continue,
+                Step::Read(window) => window,
+            };
+            self.check_retention(window.start_ms, server_ms).await?;
+            if self.spec.increment_type == IncrementType::MinDelta && planner.bound_ms() != Some(window.end_ms) {
+                match self.clear_edge(window).await? {
+                    Some(end_ms) => window.end_ms = end_ms,
+                    None => {
+                        // Nothing to read until another second is over.
+                        self.control.asked(planner.next_ms());
+                        continue;
+                    }
                 }
             }
+            let mut then = planner;
+            then.advance(window)?;
+            return Ok(Some(Armed { piece: Piece::Window(window), then }));
         }
         Ok(None)
     }
 
+    /// The server's time, in epoch milliseconds.
+    async fn server_ms(&self) -> Result<i64> {
+        let timer = self.metrics.poll_time.timer();
+        let now_ms = self.server.now_ms().await?;
+        timer.done();
+        Ok(now_ms)
+    }
+
+    /// The time up to which windows may end when the server's time is `server_ms`.
+    fn usable(&self, server_ms: i64) -> i64 {
+        match self.spec.increment_type {
+            IncrementType::MinDelta => server_ms - NET_CHANGES_LAG_MS,
+            IncrementType::Detail | IncrementType::AppendOnly => server_ms,
+        }
+    }
+
+    pub(super) fn error(&self, reason: impl Into<String>) -> Error {
+        Error::Changelog { table: self.spec.table.to_string(), reason: reason.into() }
+    }
+
     async fn read(&self, piece: Piece, output: &Output) -> Result<()> {
         match piece {
-            Piece::Snapshot => self.read_snapshot(output).await,
+            Piece::Snapshot(as_of) => self.read_snapshot(as_of, output).await,
             Piece::Window(window) => {
                 self.read_window(window, output).await?;
                 self.metrics.windows.add(1);
@@ -220,24 +328,56 @@ impl Reader {
         self.metrics.position_ms.set(usize::try_from(planner.next_ms()).unwrap_or_default());
     }
 
-    /// Fixes the first window's start, before any snapshot, and makes sure that nothing before it is still on its
-    /// way: reading the second before it waits for the transactions that may belong to it.
-    async fn start(&self) -> Result<WindowPlanner> {
-        let now_ms = self.server.now_ms().await?;
-        let start_ms = closed_second(now_ms);
+    /// Fixes the first window's start, before any snapshot, and where the read ends. True when the start is the kept
+    /// position of the consumer, which goes before the mode: then there is no snapshot.
+    async fn start(&self) -> Result<(WindowPlanner, bool)> {
+        let server_ms = self.server_ms().await?;
+        let zone = match (self.spec.start, self.spec.end, &self.offsets) {
+            (None, None | Some(BoundedMode::Latest), None) => ServerZone::UTC,
+            _ => self.server.time_zone().await?,
+        };
+        let kept_ms = match &self.offsets {
+            Some(offsets) => offsets.start(zone).await?,
+            None => None,
+        };
+        let instant = |time: LocalTime, option: OptionKey| {
+            time.to_epoch_ms(&zone).map_err(|reason| Error::config(option.as_ref(), reason))
+        };
+        let start_ms = match (kept_ms, self.spec.start) {
+            (Some(kept_ms), _) => kept_ms,
+            (None, Some(start)) => instant(start, OptionKey::ScanTimestamp)?,
+            (None, None) => self.start_now(self.usable(server_ms)).await?,
+        };
+        let bound_ms = match self.spec.end {
+            None => None,
+            Some(BoundedMode::Latest) => Some(covering_second(server_ms)),
+            Some(BoundedMode::Timestamp(end)) => Some(instant(end, OptionKey::BoundedTimestamp)?),
+        };
+        let longest_ms = i64::try_from(self.spec.max_window.as_millis()).ok();
+        tracing::debug!(table = %self.spec.table, start_ms, ?kept_ms, ?bound_ms, "changelog starts");
+        let planner = WindowPlanner::new(start_ms).with_bound(bound_ms).with_longest(longest_ms);
+        Ok((planner, kept_ms.is_some()))
+    }
+
+    /// A start at which everything before is visible: reading the second before it waits for the transactions that may
+    /// belong to it.
+    async fn start_now(&self, now_ms: i64) -> Result<i64> {
+        let mut start_ms = closed_second(now_ms);
+        if self.spec.increment_type == IncrementType::MinDelta {
+            let edges = Window { start_ms: start_ms - 60_000, end_ms: start_ms };
+            start_ms = self.clear_edge(edges).await?.unwrap_or(start_ms);
+        }
         let fence = Window { start_ms: start_ms - 1000, end_ms: start_ms };
         let hidden = self.hidden_names(fence).await?;
         let mut rows = self.query_when_visible(&self.spec.select(&[], hidden, fence).to_sql()?).await?;
         while let Some(batch) = rows.batches.next().await {
             batch?;
         }
-        let bound_ms = self.spec.bounded.then(|| covering_second(now_ms));
-        tracing::debug!(table = %self.spec.table, start_ms, ?bound_ms, "changelog starts");
-        Ok(WindowPlanner::new(start_ms).with_bound(bound_ms))
+        Ok(start_ms)
     }
 
     /// The spelling of the hidden columns that this server knows, found by a query without rows.
-    async fn hidden_names(&self, window: Window) -> Result<&HiddenColumns> {
+    pub(super) async fn hidden_names(&self, window: Window) -> Result<&HiddenColumns> {
         let probe = async || {
             let mut first = None;
             for hidden in HiddenColumns::candidates() {
@@ -255,27 +395,27 @@ impl Reader {
                     Err(error) => return Err(error),
                 }
             }
-            let reason = match first {
+            Err(self.error(match first {
                 Some(error) => format!("it cannot be read: {error}"),
                 None => "no spelling of its hidden columns is known".into(),
-            };
-            Err(Error::Changelog { table: self.spec.table.to_string(), reason })
+            }))
         };
         self.hidden.get_or_try_init(probe).await
     }
 
-    /// All rows of now, as inserts; a few statements at a time, in no order.
-    async fn read_snapshot(&self, output: &Output) -> Result<()> {
-        let statements: Arc<[String]> = self.server.snapshot_statements().await?.into();
+    /// All rows of now or of a TSO, as inserts; a few statements at a time, in no order.
+    async fn read_snapshot(&self, as_of: Option<Tso>, output: &Output) -> Result<()> {
+        let statements: Arc<[String]> = self.server.snapshot_statements(as_of).await?.into();
         let next = Arc::new(AtomicUsize::new(0));
         let mut workers = JoinSet::new();
         for _ in 0..SNAPSHOT_PARALLELISM.min(statements.len()) {
             let (server, spec, output) = (Arc::clone(&self.server), Arc::clone(&self.spec), output.clone());
+            let metrics = self.metrics.clone();
             let (statements, next) = (Arc::clone(&statements), Arc::clone(&next));
             workers.spawn(async move {
                 while let Some(sql) = statements.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let rows = server.query(sql).await?;
-                    if !send_snapshot(&spec, rows, &output).await? {
+                    if !send_snapshot(&spec, rows, &metrics, &output).await? {
                         break;
                     }
                 }
@@ -286,10 +426,7 @@ impl Reader {
             match finished {
                 Ok(result) => result?,
                 Err(panic) => {
-                    return Err(Error::Changelog {
-                        table: self.spec.table.to_string(),
-                        reason: format!("a snapshot reader stopped: {panic}"),
-                    });
+                    return Err(self.error(format!("a snapshot reader stopped: {panic}")));
                 }
             }
         }
@@ -300,8 +437,9 @@ impl Reader {
         let hidden = self.hidden_names(window).await?;
         let columns: Vec<&str> = self.spec.columns.iter().map(String::as_str).collect();
         let sql = self.spec.select(&columns, hidden, window).to_sql()?;
-        let Rows { schema, parts, mut batches } = self.query_when_visible(&sql).await?;
-        let mut decoder = WindowDecoder::new(&self.spec, &schema)?;
+        let answer = self.query_when_visible(&sql).await;
+        let Rows { schema, parts, mut batches } = answer.map_err(|error| self.explain(error))?;
+        let mut decoder = WindowDecoder::new(&self.spec, window, &schema)?;
         if parts > 1 {
             // The server sorted the whole, but handed it out in parts: put it together again.
             let mut all = Vec::new();
@@ -309,12 +447,15 @@ impl Reader {
                 all.push(batch?);
             }
             if let Some(sorted) = decoder.sort(all)? {
-                output.send(Ok(decoder.decode(&sorted)?)).await.ok();
+                let rows = decoder.decode(&sorted)?;
+                self.metrics.count(&rows);
+                output.send(Ok(rows)).await.ok();
             }
             return Ok(());
         }
         while let Some(batch) = batches.next().await {
             let batch = decoder.decode(&batch?)?;
+            self.metrics.count(&batch);
             if batch.num_rows() > 0 && output.send(Ok(batch)).await.is_err() {
                 return Ok(());
             }
@@ -323,122 +464,42 @@ impl Reader {
     }
 
     /// Runs a statement over a window; waits and asks the same again while its transactions are not visible yet.
-    async fn query_when_visible(&self, sql: &str) -> Result<Rows> {
+    pub(super) async fn query_when_visible(&self, sql: &str) -> Result<Rows> {
         let started = Instant::now();
-        let (mut pause, longest) = VISIBLE_WAIT_PAUSE;
+        let (mut pause, longest) = visibility::PAUSE;
         loop {
             let error = match self.server.query(sql).await {
                 Ok(rows) => return Ok(rows),
                 Err(error) => error,
             };
             let left = self.spec.visible_wait_timeout.saturating_sub(started.elapsed());
-            if !waits_for_visibility(&error) || left.is_zero() {
-                return Err(error);
-            }
+            let asked_for = match visibility::asks_again(&error) {
+                Some(asked_for) if !left.is_zero() => asked_for,
+                _ => return Err(error),
+            };
             tracing::debug!(table = %self.spec.table, %error, "window is not visible yet");
             self.metrics.visible_wait_retries.add(1);
-            tokio::time::sleep(pause.min(left)).await;
+            tokio::time::sleep(pause.max(asked_for).min(left)).await;
             pause = (pause * 2).min(longest);
         }
     }
 }
 
-async fn send_snapshot(spec: &ChangelogSpec, mut rows: Rows, output: &Output) -> Result<bool> {
+async fn send_snapshot(spec: &ChangelogSpec, mut rows: Rows, metrics: &ReadMetrics, output: &Output) -> Result<bool> {
     let mut conformer = spec.conformer()?;
     while let Some(batch) = rows.batches.next().await {
-        let batch = conformer.conform(&batch?)?;
-        if batch.num_rows() == 0 {
-            continue;
-        }
-        let mut columns = batch.columns().to_vec();
-        columns.push(constant_kinds(RowKind::Insert, batch.num_rows()));
-        let batch = RecordBatch::try_new(Arc::clone(&spec.schema), columns)?;
-        if output.send(Ok(batch)).await.is_err() {
+        let batch = snapshot_rows(spec, &mut conformer, &batch?)?;
+        metrics.count(&batch);
+        if batch.num_rows() > 0 && output.send(Ok(batch)).await.is_err() {
             return Ok(false);
         }
     }
     Ok(true)
 }
 
-/// Turns the batches of one window into rows with a change kind.
-struct WindowDecoder<'a> {
-    spec: &'a ChangelogSpec,
-    columns: Option<(SchemaRef, ResultColumns)>,
-    conformer: Conformer,
-}
-
-impl<'a> WindowDecoder<'a> {
-    /// `planned` is checked at once, so that a window without rows is validated too.
-    fn new(spec: &'a ChangelogSpec, planned: &SchemaRef) -> Result<Self> {
-        let mut decoder = Self { spec, columns: None, conformer: spec.conformer()? };
-        if !planned.fields().is_empty() {
-            decoder.locate(planned)?;
-        }
-        Ok(decoder)
-    }
-
-    fn locate(&mut self, schema: &SchemaRef) -> Result<&ResultColumns> {
-        if self.columns.as_ref().is_none_or(|(known, _)| known != schema) {
-            let found = ResultColumns::locate(&self.spec.table, schema, self.spec.columns.len())?;
-            self.columns = Some((Arc::clone(schema), found));
-        }
-        match &self.columns {
-            Some((_, columns)) => Ok(columns),
-            None => Err(Error::Changelog { table: self.spec.table.to_string(), reason: "no result schema".into() }),
-        }
-    }
-
-    fn decode(&mut self, batch: &RecordBatch) -> Result<RecordBatch> {
-        let columns = self.locate(batch.schema_ref())?.clone();
-        let kinds = decode_kinds(&self.spec.table, batch.column(columns.operation))?;
-        let rows = self.conformer.conform(&batch.project(&columns.business)?)?;
-        let mut values = rows.columns().to_vec();
-        values.push(kinds);
-        Ok(RecordBatch::try_new(Arc::clone(&self.spec.schema), values)?)
-    }
-
-    /// All rows of a window ordered by TSO, LSN and operation.
-    fn sort(&mut self, batches: Vec<RecordBatch>) -> Result<Option<RecordBatch>> {
-        let Some(first) = batches.first() else { return Ok(None) };
-        let schema = first.schema();
-        let columns = self.locate(&schema)?.clone();
-        let all = concat_batches(&schema, &batches)?;
-        let key = |index: usize| -> Result<SortColumn> {
-            // LSN may come as the text of a 128 bit integer, of up to 39 digits: compare numbers, not texts, and
-            // never take one that is no number for NULL.
-            let exact = CastOptions { safe: false, ..CastOptions::default() };
-            let values: ArrayRef = cast_with_options(all.column(index), &DataType::Decimal256(76, 0), &exact)?;
-            Ok(SortColumn { values, options: None })
-        };
-        let order: UInt32Array =
-            lexsort_to_indices(&[key(columns.tso)?, key(columns.lsn)?, key(columns.operation)?], None)?;
-        Ok(Some(take_record_batch(&all, &order)?))
-    }
-}
-
-/// True for the errors by which a server says: ask again, transactions of the window are not visible yet.
-fn waits_for_visibility(error: &Error) -> bool {
-    const CODES: [u32; 2] = [5100, 5101];
-    const TEXTS: [&str; 8] = [
-        "timeout waiting transaction become visible for time-based read",
-        "timeout waiting previous transactions finish for time-based read",
-        "timeout synchronizing visible versions for time-based read",
-        "timeout waiting follower journal replay for time-based read",
-        "endTimestamp exceeds the maximum supported time for an INCR read",
-        "TSO timestamp is not calibrated",
-        "ERR_INCR_WINDOW_NOT_READY",
-        "ERR_INCR_VISIBLE_WAIT_TIMEOUT",
-    ];
-    match error {
-        Error::Server { code, message, .. } => {
-            code.is_some_and(|code| CODES.contains(&code)) || TEXTS.iter().any(|text| message.contains(text))
-        }
-        _ => false,
-    }
-}
-
-/// The schema of a read: `fields` and the change kind.
-pub(crate) fn read_schema(fields: Vec<arrow::datatypes::Field>, kind_column: &str) -> SchemaRef {
-    let kind = arrow::datatypes::Field::new(kind_column, DataType::Utf8, false);
-    Arc::new(Schema::new(fields.into_iter().chain([kind]).collect::<Vec<_>>()))
+/// The schema of a read: `fields`, the metadata and the change kind.
+pub(crate) fn read_schema(fields: Vec<Field>, metadata: &[MetadataColumn], kind_column: &str) -> SchemaRef {
+    let kind = Field::new(kind_column, DataType::Utf8, false);
+    let metadata = metadata.iter().map(|column| metadata_field(*column));
+    Arc::new(Schema::new(fields.into_iter().chain(metadata).chain([kind]).collect::<Vec<_>>()))
 }

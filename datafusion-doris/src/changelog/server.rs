@@ -11,8 +11,9 @@ use parking_lot::Mutex;
 
 use crate::client::{DorisClient, FlightSession};
 use crate::error::{Error, Result};
+use crate::protocol::Tso;
 use crate::scan::{ScanPlan, open_session, plan_scan};
-use crate::types::TableIdent;
+use crate::types::{ServerZone, TableIdent};
 
 /// The result of a statement.
 pub(super) struct Rows {
@@ -29,8 +30,10 @@ pub(super) struct Rows {
 pub(super) trait ChangelogServer: Send + Sync + std::fmt::Debug {
     /// The physical part of the server's current TSO, in epoch milliseconds.
     async fn now_ms(&self) -> Result<i64>;
-    /// The statements that together read the table's current rows.
-    async fn snapshot_statements(&self) -> Result<Vec<String>>;
+    /// The time zone that the server gives new connections.
+    async fn time_zone(&self) -> Result<ServerZone>;
+    /// The statements that together read the table's rows, as of a TSO or of now.
+    async fn snapshot_statements(&self, as_of: Option<Tso>) -> Result<Vec<String>>;
     /// Runs a statement.
     async fn query(&self, sql: &str) -> Result<Rows>;
 }
@@ -84,12 +87,17 @@ impl ChangelogServer for DorisServer {
         Ok(self.client.current_tso().await?.physical_ms())
     }
 
-    async fn snapshot_statements(&self) -> Result<Vec<String>> {
+    async fn time_zone(&self) -> Result<ServerZone> {
+        self.client.time_zone().await
+    }
+
+    async fn snapshot_statements(&self, as_of: Option<Tso>) -> Result<Vec<String>> {
         let plan = ScanPlan {
             table: self.table.clone(),
             columns: self.columns.to_vec(),
             filter: None,
             limit: None,
+            as_of,
             splits: vec![],
         };
         let plan = plan_scan(&self.client, plan, usize::MAX, self.tablets_per_split).await?;

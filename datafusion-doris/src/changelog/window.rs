@@ -11,9 +11,10 @@
 //! ```
 //!
 //! A window ends at the last whole second *strictly before* the server's current millisecond. Builds disagree whether
-//! a window is `[start, end)` or `(start, end]` at millisecond grain; either way no later commit can fall into a
-//! window that was read, and windows that share their edge leave no gap and do not overlap as long as one build
-//! serves both.
+//! a window is `[start, end)` or `(start, end]` at millisecond grain. Here a window is `[start, end)`, always: the
+//! server is asked for one second more at the start, and rows are cut by their commit timestamp. So no change is lost
+//! or doubled even when another build serves the next window. Net changes (`min_delta`) cannot be cut; their windows end
+//! at seconds in whose first millisecond nothing was committed, where both rules agree.
 
 use serde::{Deserialize, Serialize};
 
@@ -51,6 +52,9 @@ pub fn covering_second(now_ms: i64) -> i64 {
 pub struct WindowPlanner {
     next_ms: i64,
     bound_ms: Option<i64>,
+    /// Longest window, milliseconds.
+    #[serde(default)]
+    longest_ms: Option<i64>,
 }
 
 /// What to do at the server's current time.
@@ -72,13 +76,24 @@ pub fn millis_until_closed(target_ms: i64, now_ms: i64) -> u64 {
 impl WindowPlanner {
     /// Windows from `start_ms` (a whole second) on, for ever.
     pub fn new(start_ms: i64) -> Self {
-        Self { next_ms: start_ms, bound_ms: None }
+        Self { next_ms: start_ms, bound_ms: None, longest_ms: None }
     }
 
     /// Ends at `bound_ms`, a whole second.
     pub fn with_bound(mut self, bound_ms: Option<i64>) -> Self {
         self.bound_ms = bound_ms;
         self
+    }
+
+    /// No window is longer than `longest_ms`, a number of whole seconds.
+    pub fn with_longest(mut self, longest_ms: Option<i64>) -> Self {
+        self.longest_ms = longest_ms.map(|longest| longest.max(SECOND_MS));
+        self
+    }
+
+    /// True when a window could be read at the server's time `now_ms`.
+    pub fn has_backlog(&self, now_ms: i64) -> bool {
+        !self.is_done() && closed_second(now_ms) > self.next_ms
     }
 
     /// Everything before this instant was planned.
@@ -117,6 +132,7 @@ impl WindowPlanner {
         }
         let closed = closed_second(now_ms);
         let end_ms = self.bound_ms.map_or(closed, |bound| closed.min(bound));
+        let end_ms = self.longest_ms.map_or(end_ms, |longest| end_ms.min(self.next_ms.saturating_add(longest)));
         Ok(if end_ms > self.next_ms { Step::Read(Window { start_ms: self.next_ms, end_ms }) } else { Step::Wait })
     }
 
@@ -194,6 +210,20 @@ mod tests {
         planner.advance(window).unwrap();
         assert!(planner.is_done());
         assert_eq!(planner.step(&"t", 90_000).unwrap(), Step::Done);
+    }
+
+    #[test]
+    fn backlog_is_read_in_bounded_steps() {
+        let mut planner = WindowPlanner::new(20_000).with_longest(Some(30_000)).with_bound(Some(95_000));
+        let mut windows = Vec::new();
+        while let Step::Read(window) = planner.step(&"t", 90_400).unwrap() {
+            assert!(planner.has_backlog(90_400));
+            windows.push((window.start_ms, window.end_ms));
+            planner.advance(window).unwrap();
+        }
+        assert_eq!(windows, [(20_000, 50_000), (50_000, 80_000), (80_000, 90_000)]);
+        assert!(!planner.has_backlog(90_400));
+        assert_eq!(planner.step(&"t", 99_000).unwrap(), Step::Read(Window { start_ms: 90_000, end_ms: 95_000 }));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use datafusion::execution::TaskContext;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, SendableRecordBatchStream};
-use futures::future::try_join_all;
+use futures::future::{join_all, try_join_all};
 use tracing::{debug, warn};
 
 use super::{AbortOutcome, Committable, Epoch, EpochSink, EpochSource, WriteOutcome};
@@ -83,6 +83,7 @@ pub async fn run(
             }
         }
         if sources.iter().all(|source| source.finished()) {
+            join_all(sources.iter().map(|source| source.closed())).await;
             return Ok(rows);
         }
         epoch = epoch.next();

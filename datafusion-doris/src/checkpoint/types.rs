@@ -123,6 +123,8 @@ pub trait EpochSource: Send + Sync + fmt::Debug {
     fn finished(&self) -> bool;
     /// Graceful stop: ends a waiting `arm` now; an armed piece is read to its end; no further one is armed.
     fn stop(&self);
+    /// The run of epochs ended well: what is still to be told to others is told now. The default has nothing to tell.
+    async fn closed(&self) {}
     /// One line with the rows and outcome of an epoch for status displays; the default ignores it.
     fn epoch_written(&self, _epoch: Epoch, _rows: u64) {}
 }

@@ -17,7 +17,7 @@ use crate::protocol::{
     parse_frontends, parse_result_set,
 };
 use crate::sql::quote_table;
-use crate::types::{ColumnSchema, DorisType, KeyModel, TableIdent, TableSchema};
+use crate::types::{ColumnSchema, DorisType, KeyModel, ServerZone, TableIdent, TableSchema};
 
 /// Rows the statement endpoint is asked for; its hard limit.
 const STATEMENT_ROWS: usize = 10_000;
@@ -205,6 +205,41 @@ impl DorisClient {
     /// The error of the last way when neither works.
     pub async fn current_tso(&self) -> Result<Tso> {
         Ok(self.tso_status().await?.current)
+    }
+
+    /// Whether the server can read `table` as it was after an earlier commit (`FOR VERSION AS OF`): newer servers can,
+    /// for tables that record their changes.
+    ///
+    /// # Errors
+    /// [`Error::Auth`], [`Error::Transport`].
+    pub async fn reads_past_versions(&self, table: &TableIdent) -> Result<bool> {
+        let now = self.current_tso().await?;
+        let sql = format!("SELECT 1 FROM {} FOR VERSION AS OF {now} LIMIT 0", quote_table(table));
+        match self.statement(&sql).await {
+            Ok(_) => Ok(true),
+            Err(error @ Error::Server { .. }) => {
+                tracing::debug!(%table, %error, "the snapshot of this table cannot be read as of an instant");
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The time zone that the server gives this user's new connections.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] when it is none that this crate knows, for example `SYSTEM`; [`Error::Auth`],
+    /// [`Error::Transport`].
+    pub async fn time_zone(&self) -> Result<ServerZone> {
+        let rows = self.statement("SHOW VARIABLES LIKE 'time_zone'").await?;
+        // Newer servers add columns after name and value.
+        let value = rows.rows.first().and_then(|row| row.get(1)).and_then(Option::as_deref).unwrap_or_default();
+        value.parse().map_err(|reason| {
+            Error::unsupported(
+                format!("the server's time zone: {reason}"),
+                "give it one by SET GLOBAL time_zone = 'Area/City' or '+08:00'",
+            )
+        })
     }
 
     /// [`Self::current_tso`] with all that the server tells.

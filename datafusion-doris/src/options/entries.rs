@@ -120,11 +120,6 @@ fn check_later(key: OptionKey, typed: &str, value: &str) -> Result<()> {
             }
             "use STREAM_LOAD"
         }
-        OptionKey::IncrementType => match lower.as_str() {
-            "detail" => return Ok(()),
-            "min_delta" | "append_only" => "use detail",
-            _ => return Err(Error::config(typed, format!("'{trimmed}' is none of detail, min_delta, append_only"))),
-        },
         OptionKey::SinkParallelism => {
             if lower == "1" {
                 return Ok(());
@@ -133,9 +128,6 @@ fn check_later(key: OptionKey, typed: &str, value: &str) -> Result<()> {
         }
         OptionKey::FilterQuery => "put the condition into WHERE",
         OptionKey::ReadField => "name the columns in SELECT",
-        OptionKey::ScanTimestamp => "start with 'source.scan.mode' = 'initial' or 'latest'",
-        OptionKey::BoundedTimestamp => "use 'source.scan.bounded-mode' = 'latest'",
-        OptionKey::OffsetTable | OptionKey::ConsumerId => "progress is not published to a table, remove the option",
         OptionKey::SinkS3 => "use 'sink.write-mode' = 'STREAM_LOAD'",
         OptionKey::TableProperties => "create the table in Doris with its PROPERTIES",
         OptionKey::DefaultDatabase => "name the database in 'table.identifier'",

@@ -16,7 +16,7 @@ use std::collections::HashMap;
 
 pub use connection::ConnectionOptions;
 pub use key::OptionKey;
-pub use read::{BoundedMode, ReadOptions, ScanMode};
+pub use read::{BoundedMode, MetadataColumn, OffsetOptions, OnExpired, ReadOptions, ScanMode};
 pub use sink::{Compression, CsvFormat, SinkFormat, SinkOptions};
 pub use value::Secret;
 
@@ -73,6 +73,12 @@ impl DorisOptions {
             (None, None) => return Err(Error::config("table.identifier", "is required, 'database.table'")),
         };
         let read = ReadOptions::from_entries(&mut entries)?;
+        if read.offset.is_some() && connection.jdbc_url.is_none() {
+            return Err(Error::config(
+                "jdbc-url",
+                "is required when 'source.changelog.offset-table' is given, jdbc:mysql://host:9030",
+            ));
+        }
         let sink = SinkOptions::from_entries(&mut entries)?;
         Ok(Self { table, connection, read, sink })
     }

@@ -96,11 +96,6 @@ fn options_that_would_change_results_and_are_not_built_yet_are_refused_by_name()
     for (key, value) in [
         ("source.use-flight-sql", "false"),
         ("doris.enable.tls", "true"),
-        ("source.scan.timestamp", "2026-01-01 00:00:00"),
-        ("source.scan.mode", "from-timestamp"),
-        ("source.scan.bounded-mode", "timestamp"),
-        ("source.binlog.increment-type", "min_delta"),
-        ("source.changelog.offset-table", "db.o"),
         ("doris.filter.query", "a = 1"),
         ("doris.read.field", "a"),
         ("sink.write-mode", "TVF"),
@@ -123,6 +118,10 @@ fn bad_values_are_refused_by_the_name_the_user_typed() {
         ("source.binlog.poll-interval", "999 ms"),
         ("source.changelog.visible-wait-timeout", "-1s"),
         ("source.scan.mode", "from_timestamp"),
+        ("source.binlog.max-window", "999ms"),
+        ("source.changelog.on-expired", "warn"),
+        ("source.changelog.metadata-columns", "tso,csn"),
+        ("source.changelog.metadata-columns", "tso,tso"),
         ("source.changelog.increment-type", "delta"),
         ("sink.buffer-count", "1"),
         ("sink.enable-2pc", "yes"),
@@ -246,5 +245,63 @@ proptest! {
             Err(error) => format!("{error} {error:?}"),
         };
         prop_assert!(!shown.contains("S3cr3t-Text"));
+    }
+}
+
+#[test]
+fn start_and_end_of_a_changelog_are_a_mode_and_its_timestamp() {
+    let time = |text| crate::types::LocalTime::parse(text).unwrap();
+    let options = parse(&[
+        ("source.scan.mode", "FROM-TIMESTAMP"),
+        ("source.scan.timestamp", "2026-01-01 00:00:00"),
+        ("source.scan.bounded-mode", "timestamp"),
+        ("source.scan.bounded-timestamp", "2026-01-02 00:00:00"),
+        ("source.binlog.increment-type", "Min_Delta"),
+        ("source.changelog.max-window", "90500 ms"),
+        ("source.changelog.metadata-columns", "commit-time, tso"),
+    ]);
+    let read = options.unwrap().read;
+    assert_eq!(read.mode, ScanMode::FromTimestamp(time("2026-01-01 00:00:00")));
+    assert_eq!(read.bounded, Some(BoundedMode::Timestamp(time("2026-01-02 00:00:00"))));
+    assert_eq!(read.increment_type, crate::sql::IncrementType::MinDelta);
+    assert_eq!(read.max_window, Duration::from_secs(90), "windows are whole seconds");
+    assert_eq!(read.metadata, [MetadataColumn::CommitTime, MetadataColumn::Tso]);
+    for (extra, wanted) in [
+        (vec![("source.scan.mode", "from-timestamp")], "'source.scan.timestamp': is required by mode from-timestamp"),
+        (vec![("source.scan.timestamp", "2026-01-01 00:00:00")], "is only valid in mode from-timestamp"),
+        (
+            vec![("source.scan.mode", "from-timestamp"), ("source.scan.timestamp", "2026-02-30 00:00:00")],
+            "'source.scan.timestamp': '2026-02-30 00:00:00' must match yyyy-MM-dd HH:mm:ss: there is no such day",
+        ),
+        (vec![("source.scan.bounded-mode", "timestamp")], "'source.scan.bounded-timestamp': is required"),
+        (
+            vec![("source.scan.bounded-mode", "latest"), ("source.scan.bounded-timestamp", "2026-01-01 00:00:00")],
+            "is only valid with 'source.scan.bounded-mode' = 'timestamp'",
+        ),
+    ] {
+        let text = reason(&extra);
+        assert!(text.contains(wanted), "{text}");
+    }
+}
+
+#[test]
+fn offset_table_needs_a_consumer_a_changelog_and_the_mysql_protocol() {
+    let table = ("source.binlog.offset-table", "db.o");
+    let consumer = ("source.changelog.consumer-id", "job 1");
+    let (mode, url) = (("source.scan.mode", "latest"), ("jdbc-url", "jdbc:mysql://fe:9030"));
+    let read = parse(&[table, consumer, mode, url]).unwrap().read;
+    let expected = OffsetOptions { table: TableIdent::new("db", "o"), consumer_id: "job 1".into() };
+    assert_eq!(read.offset, Some(expected));
+    let long = ("source.changelog.consumer-id", &*"x".repeat(257));
+    for (extra, wanted) in [
+        (vec![table, mode, url], "'source.changelog.consumer-id': must be given together"),
+        (vec![consumer, mode, url], "'source.changelog.offset-table': must be given together"),
+        (vec![table, consumer, url], "is only valid for changelogs"),
+        (vec![table, consumer, mode], "'jdbc-url': is required when"),
+        (vec![table, long, mode, url], "256 bytes"),
+        (vec![("source.changelog.offset-table", "o"), consumer, mode, url], "'o' is not of the form database.table"),
+    ] {
+        let text = reason(&extra);
+        assert!(text.contains(wanted), "{text}");
     }
 }

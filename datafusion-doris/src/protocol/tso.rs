@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Malformed;
@@ -11,7 +12,8 @@ use super::envelope::integer;
 const LOGICAL_BITS: u32 = 18;
 
 /// A timestamp of the oracle: `(physical ms << 18) | counter`, strictly increasing across the cluster.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct Tso(pub i64);
 
 impl Tso {

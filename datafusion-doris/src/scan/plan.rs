@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::client::DorisClient;
 use crate::error::{Error, Result};
+use crate::protocol::Tso;
 use crate::sql::ScanSelect;
 use crate::types::TableIdent;
 
@@ -25,6 +26,9 @@ pub struct ScanPlan {
     pub filter: Option<String>,
     /// Most rows that each split need give.
     pub limit: Option<usize>,
+    /// The table as it was after the last commit up to this TSO; `None`: as it is now.
+    #[serde(default)]
+    pub as_of: Option<Tso>,
     /// One per partition; none when nothing can match.
     pub splits: Vec<ScanSplit>,
 }
@@ -53,6 +57,7 @@ impl ScanPlan {
             tablets: &split.tablets,
             filter: self.filter.as_deref(),
             limit: self.limit,
+            as_of: self.as_of.map(|tso| tso.0),
         })
     }
 }
@@ -112,6 +117,7 @@ mod tests {
             columns: vec!["id".to_string(), "na`me".to_string()],
             filter: Some("`id` > 3".into()),
             limit: Some(7),
+            as_of: None,
             splits: vec![],
         }
     }
@@ -121,6 +127,13 @@ mod tests {
         let sql = plan().display_sql(&ScanSplit { tablets: vec![10, 11] });
         assert_eq!(sql, "SELECT `id`, `na``me` FROM `db`.`t` TABLET(10,11) WHERE `id` > 3 LIMIT 7");
         assert!(plan().sql(&ScanSplit::default()).ends_with("FROM `db`.`t` WHERE `id` > 3 LIMIT 7"));
+    }
+
+    #[test]
+    fn past_version_stands_between_table_and_tablets() {
+        let plan = ScanPlan { as_of: Some(Tso(99)), ..plan() };
+        let sql = plan.display_sql(&ScanSplit { tablets: vec![10] });
+        assert!(sql.contains("FROM `db`.`t` FOR VERSION AS OF 99 TABLET(10) WHERE"), "{sql}");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The SELECT of one changelog window.
 
 use std::fmt;
+use std::ops::Range;
 
 use chrono::{DateTime, Datelike};
 
@@ -18,6 +19,17 @@ pub enum IncrementType {
     MinDelta,
     /// Inserts only.
     AppendOnly,
+}
+
+impl IncrementType {
+    /// The name in options.
+    pub fn option_name(self) -> &'static str {
+        match self {
+            IncrementType::Detail => "detail",
+            IncrementType::MinDelta => "min_delta",
+            IncrementType::AppendOnly => "append_only",
+        }
+    }
 }
 
 impl fmt::Display for IncrementType {
@@ -61,26 +73,9 @@ impl HiddenColumns {
     pub fn candidates() -> [Self; 2] {
         [Self::changelog(), Self::binlog()]
     }
-
-    /// Positions of (tso, lsn, op) among `names`, compared without case.
-    ///
-    /// # Errors
-    /// The reason, when one of them is not there exactly once.
-    pub fn locate<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Result<(usize, usize, usize), String> {
-        let names: Vec<&str> = names.into_iter().collect();
-        let position = |wanted: &str| {
-            let mut found = names.iter().enumerate().filter(|(_, name)| name.eq_ignore_ascii_case(wanted));
-            match (found.next(), found.next()) {
-                (Some((at, _)), None) => Ok(at),
-                (None, _) => Err(format!("column {wanted} is missing")),
-                (Some(_), Some(_)) => Err(format!("column {wanted} is there twice")),
-            }
-        };
-        Ok((position(&self.tso)?, position(&self.lsn)?, position(&self.op)?))
-    }
 }
 
-/// One window of changes.
+/// One window of changes, as the server is asked for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChangelogSelect<'a> {
     /// The table.
@@ -95,10 +90,14 @@ pub struct ChangelogSelect<'a> {
     pub end_ms: i64,
     /// What Doris makes of the changes.
     pub increment_type: IncrementType,
+    /// Key columns of the table. Net changes ([`IncrementType::MinDelta`]) are ordered by them and OP: the two halves of
+    /// one may have different TSOs, and there is one net change per key.
+    pub key: &'a [String],
 }
 
 impl ChangelogSelect<'_> {
-    /// The statement, ordered by TSO, LSN and OP. Its times are UTC: the session's `time_zone` must be `+00:00`.
+    /// The statement, ordered by TSO, LSN and OP (net changes: by key and OP). Its times are UTC: the session's
+    /// `time_zone` must be `+00:00`.
     ///
     /// # Errors
     /// [`Error::Changelog`] when a bound is not a whole second of the years 1 to 9999.
@@ -114,19 +113,16 @@ impl ChangelogSelect<'_> {
         let HiddenColumns { tso, lsn, op } = self.hidden;
         let hidden = [tso, lsn, op].map(|name| quote_ident(name)).join(", ");
         let columns: String = self.columns.iter().map(|column| format!("{}, ", quote_ident(column))).collect();
-        let bound = |ms: i64| {
-            utc_text(ms).map(|text| string_literal(&text)).ok_or_else(|| Error::Changelog {
-                table: self.table.to_string(),
-                reason: format!("window bound {ms} ms is not a whole second of the years 1 to 9999"),
-            })
+        let order = match self.increment_type {
+            IncrementType::MinDelta => {
+                let key: String = self.key.iter().map(|column| format!("{}, ", quote_ident(column))).collect();
+                format!("{key}{}", quote_ident(op))
+            }
+            IncrementType::Detail | IncrementType::AppendOnly => hidden.clone(),
         };
         Ok(format!(
-            "SELECT {columns}{hidden} FROM {}@incr('startTimestamp' = {}, 'endTimestamp' = {}, 'incrementType' = '{}') \
-             ORDER BY {hidden}",
-            quote_table(self.table),
-            bound(self.start_ms)?,
-            bound(self.end_ms)?,
-            self.increment_type,
+            "SELECT {columns}{hidden} FROM {} ORDER BY {order}",
+            incr(self.table, self.start_ms, self.end_ms, self.increment_type)?
         ))
     }
 
@@ -138,6 +134,50 @@ impl ChangelogSelect<'_> {
         let body = self.body()?;
         let unordered = body.rsplit_once(" ORDER BY ").map_or(body.as_str(), |(head, _)| head);
         Ok(format!("{STATEMENT_PREFIX}{unordered} LIMIT 0"))
+    }
+}
+
+/// A statement that gives one row when a change has a TSO of `tso`, and none otherwise. Those TSOs lie in the first
+/// millisecond of the second `edge_ms` (epoch milliseconds); the server's time must be past the end of that second.
+///
+/// # Errors
+/// As [`ChangelogSelect::to_sql`].
+pub fn commit_at_sql(table: &TableIdent, hidden: &HiddenColumns, edge_ms: i64, tso: Range<i64>) -> Result<String> {
+    let column = quote_ident(&hidden.tso);
+    Ok(format!(
+        "{STATEMENT_PREFIX}SELECT {column} FROM {} WHERE {column} >= {} AND {column} < {} LIMIT 1",
+        incr(table, edge_ms - 1000, edge_ms + 1000, IncrementType::Detail)?,
+        tso.start,
+        tso.end,
+    ))
+}
+
+/// A statement that gives the TSO of the first change that is still there before `end_ms`, or NULL.
+///
+/// # Errors
+/// As [`ChangelogSelect::to_sql`].
+pub fn first_change_sql(table: &TableIdent, hidden: &HiddenColumns, end_ms: i64) -> Result<String> {
+    Ok(format!(
+        "{STATEMENT_PREFIX}SELECT MIN({}) AS `first_tso` FROM {}",
+        quote_ident(&hidden.tso),
+        incr(table, 0, end_ms, IncrementType::Detail)?
+    ))
+}
+
+fn incr(table: &TableIdent, start_ms: i64, end_ms: i64, increment_type: IncrementType) -> Result<String> {
+    let bound = |ms: i64| utc_text(ms).map(|text| string_literal(&text)).ok_or_else(|| bound_error(table, ms));
+    Ok(format!(
+        "{}@incr('startTimestamp' = {}, 'endTimestamp' = {}, 'incrementType' = '{increment_type}')",
+        quote_table(table),
+        bound(start_ms)?,
+        bound(end_ms)?,
+    ))
+}
+
+fn bound_error(table: &TableIdent, ms: i64) -> Error {
+    Error::Changelog {
+        table: table.to_string(),
+        reason: format!("window bound {ms} ms is not a whole second of the years 1 to 9999"),
     }
 }
 

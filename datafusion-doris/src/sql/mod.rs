@@ -11,7 +11,7 @@ mod scan;
 #[cfg(test)]
 mod tests;
 
-pub use changelog::{ChangelogSelect, HiddenColumns, IncrementType, utc_text};
+pub use changelog::{ChangelogSelect, HiddenColumns, IncrementType, commit_at_sql, first_change_sql, utc_text};
 pub use expr::filter_sql;
 pub use ident::{quote_ident, quote_table};
 pub use literal::string_literal;

@@ -13,6 +13,8 @@ pub struct ScanSelect<'a> {
     /// Columns in output order. Empty: one row with the number of rows, column `row_count` (BIGINT); a limit is then
     /// the caller's to apply to that number.
     pub columns: &'a [&'a str],
+    /// The table as it was after the last commit up to this TSO; `None`: as it is now.
+    pub as_of: Option<i64>,
     /// Tablets to read; empty = all.
     pub tablets: &'a [i64],
     /// Condition in Doris SQL, for example of [`super::filter_sql`].
@@ -38,6 +40,9 @@ impl ScanSelect<'_> {
             sql.push_str(&quote_ident(column));
         }
         let _ = write!(sql, " FROM {}", quote_table(self.table));
+        if let Some(tso) = self.as_of {
+            let _ = write!(sql, " FOR VERSION AS OF {tso}");
+        }
         if !self.tablets.is_empty() {
             let tablets: Vec<String> = self.tablets.iter().map(i64::to_string).collect();
             let _ = write!(sql, " TABLET({})", tablets.join(","));

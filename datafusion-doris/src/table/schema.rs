@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 
+use crate::changelog::metadata_field;
 use crate::error::{Error, Result};
+use crate::options::MetadataColumn;
 use crate::scan::check_readable;
 use crate::types::{DorisType, KeyModel, TableIdent, TableSchema, doris_type_of};
 
@@ -13,8 +15,8 @@ use crate::types::{DorisType, KeyModel, TableIdent, TableSchema, doris_type_of};
 pub(super) enum KindColumn {
     /// None.
     None,
-    /// A changelog's, by this name.
-    Source(String),
+    /// A changelog's, by this name, after its metadata columns.
+    Source(String, Vec<MetadataColumn>),
     /// A target's, by this name.
     Sink(String),
 }
@@ -23,7 +25,7 @@ pub(super) enum KindColumn {
 #[derive(Debug)]
 pub(super) struct BoundSchema {
     table: TableIdent,
-    /// The columns, then the change kind.
+    /// The columns, then the metadata of a changelog, then the change kind.
     schema: SchemaRef,
     /// One per column of Doris that is declared.
     bound: Vec<Bound>,
@@ -45,7 +47,7 @@ impl BoundSchema {
             Some(declared) => declared_fields(doris, declared, &kind)?,
             None => doris.arrow_schema()?.fields().iter().map(|field| field.as_ref().clone()).collect(),
         };
-        let changelog = matches!(kind, KindColumn::Source(_));
+        let changelog = matches!(kind, KindColumn::Source(..));
         let mut bound = Vec::with_capacity(fields.len());
         let mut bound_fields = Vec::with_capacity(fields.len() + 1);
         for field in fields {
@@ -64,7 +66,10 @@ impl BoundSchema {
             bound.push(Bound { stored: column.name.clone(), doris: column.doris_type.clone(), filters_alike });
             bound_fields.push(field.with_nullable(nullable));
         }
-        if let KindColumn::Source(name) | KindColumn::Sink(name) = &kind {
+        if let KindColumn::Source(_, metadata) = &kind {
+            bound_fields.extend(metadata.iter().map(|column| metadata_field(*column)));
+        }
+        if let KindColumn::Source(name, _) | KindColumn::Sink(name) = &kind {
             bound_fields.push(Field::new(name, DataType::Utf8, false));
         }
         let schema = Arc::new(Schema::new(bound_fields));
@@ -75,9 +80,17 @@ impl BoundSchema {
         &self.schema
     }
 
-    /// Number of columns without the change kind, which is the index of the latter.
+    /// Number of columns without the added ones, which follow them.
     pub fn columns(&self) -> usize {
         self.bound.len()
+    }
+
+    /// Metadata columns of a changelog.
+    pub fn metadata(&self) -> &[MetadataColumn] {
+        match &self.kind {
+            KindColumn::Source(_, metadata) => metadata,
+            KindColumn::None | KindColumn::Sink(_) => &[],
+        }
     }
 
     pub fn kind(&self) -> &KindColumn {
@@ -125,7 +138,7 @@ impl BoundSchema {
 /// The declared columns without the change kind, which may be declared too, as the last one.
 fn declared_fields(doris: &TableSchema, declared: &SchemaRef, kind: &KindColumn) -> Result<Vec<Field>> {
     let mut fields: Vec<Field> = declared.fields().iter().map(|field| field.as_ref().clone()).collect();
-    let (KindColumn::Source(kind) | KindColumn::Sink(kind)) = kind else { return Ok(fields) };
+    let (KindColumn::Source(kind, _) | KindColumn::Sink(kind)) = kind else { return Ok(fields) };
     match fields.iter().position(|field| field.name() == kind) {
         None => {}
         Some(last) if last + 1 == fields.len() && is_text(fields[last].data_type()) => {
@@ -196,7 +209,7 @@ mod tests {
 
     #[test]
     fn changelog_has_nullable_values_and_the_change_kind_last() {
-        let bound = BoundSchema::bind(&doris(), None, KindColumn::Source("__change_kind".into())).unwrap();
+        let bound = BoundSchema::bind(&doris(), None, KindColumn::Source("__change_kind".into(), vec![])).unwrap();
         let nullable: Vec<(&str, bool)> =
             bound.schema().fields().iter().map(|field| (field.name().as_str(), field.is_nullable())).collect();
         assert_eq!(nullable, [("id", false), ("name", true), ("born", true), ("__change_kind", false)]);

@@ -2,12 +2,14 @@
 
 mod arrow;
 mod ddl;
+mod local_time;
 mod schema;
 #[cfg(test)]
 mod tests;
 mod wire;
 
 pub use arrow::doris_type_of;
+pub use local_time::{LocalTime, ServerZone};
 pub use schema::{ColumnSchema, KeyModel, TableIdent, TableSchema};
 pub use wire::{WireAction, wire_action};
 
