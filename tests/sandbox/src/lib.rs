@@ -18,6 +18,7 @@ mod mysql;
 mod native_password;
 mod queries;
 mod random;
+pub mod s3_endpoint;
 mod sandbox;
 pub mod session;
 mod shared;

@@ -34,11 +34,14 @@ use axum::body::Body;
 use futures::StreamExt;
 use http::HeaderMap;
 
+pub(crate) use self::csv::{Fields as CsvFields, Records as CsvRecords};
 pub(crate) use self::error_log::ErrorLogs;
 pub(crate) use self::group::GroupCommits;
 use self::group::GroupRows;
+pub(crate) use self::header::CsvOptions;
 use self::header::{GroupMode, GroupRequest, HeaderError, LoadHead, LoadPlan};
 use self::input::BodySender;
+pub(crate) use self::json::{JsonError, Scanner as JsonScanner, Value as JsonValue};
 use self::mapping::{Mapping, Planned};
 pub(crate) use self::reply::LoadReply;
 use self::reply::{Commit, Failure, Status};

@@ -14,7 +14,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use futures::StreamExt;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use self::handshake::{Login, MULTI_STATEMENTS, PLUGIN};
@@ -55,6 +56,9 @@ pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
                     let shared = Arc::clone(&shared);
                     let id = CONNECTIONS.fetch_add(1, Ordering::Relaxed);
                     connections.spawn(async move {
+                        if let Err(error) = stream.set_nodelay(true) {
+                            tracing::debug!(%error, "no TCP_NODELAY");
+                        }
                         if let Err(error) = connection(stream, peer, id, shared).await {
                             tracing::debug!(%error, "mysql connection ended");
                         }
@@ -72,8 +76,8 @@ pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
 }
 
 /// One logged-in client.
-struct Client {
-    packets: Packets<TcpStream>,
+struct Client<S> {
+    packets: Packets<S>,
     session: Session,
     shared: Arc<Shared>,
     user: String,
@@ -81,8 +85,13 @@ struct Client {
     multi_statements: bool,
 }
 
-async fn connection(stream: TcpStream, peer: SocketAddr, id: u32, shared: Arc<Shared>) -> io::Result<()> {
-    stream.set_nodelay(true)?;
+/// Serves one client over any transport, from the greeting to the end of the connection.
+async fn connection<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: S,
+    peer: SocketAddr,
+    id: u32,
+    shared: Arc<Shared>,
+) -> io::Result<()> {
     let mut packets = Packets::new(stream);
     let address = peer.ip().to_string();
     let login = match tokio::time::timeout(LOGIN_TIME, log_in(&mut packets, &shared, id, &address)).await {
@@ -105,8 +114,8 @@ async fn connection(stream: TcpStream, peer: SocketAddr, id: u32, shared: Arc<Sh
 }
 
 /// Greets and authenticates; `None` when the client was refused or left.
-async fn log_in(
-    packets: &mut Packets<TcpStream>,
+async fn log_in<S: AsyncRead + AsyncWrite + Unpin>(
+    packets: &mut Packets<S>,
     shared: &Shared,
     id: u32,
     address: &str,
@@ -149,7 +158,7 @@ fn salt() -> [u8; 20] {
     salt
 }
 
-impl Client {
+impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     async fn serve(mut self) -> io::Result<()> {
         loop {
             self.packets.reset_sequence();

@@ -3,7 +3,7 @@
 use super::cursor::Cursor;
 use super::lexer::Statement;
 use super::query::QueryOptions;
-use super::{create, ddl, delete, insert, query, show, show_table, streams};
+use super::{create, ddl, delete, insert, query, show, show_table, streams, tvf, views};
 use crate::engine::StatementResult;
 use crate::error::SqlError;
 use crate::session::Session;
@@ -34,10 +34,17 @@ async fn run_bare(session: &mut Session, text: &str, statement: &Statement) -> R
         "UPDATE" => delete::update(session, &mut cursor).await,
         "DELETE" => delete::delete(session, &mut cursor).await,
         "TRUNCATE" => ddl::truncate(session, &mut cursor),
+        "CREATE" if views::is_next(&cursor) => views::create(session, &mut cursor).await,
+        "ALTER" if views::is_next(&cursor) => views::alter(session, &mut cursor).await,
+        "DROP" if views::is_next(&cursor) => views::drop(session, &mut cursor),
         "CREATE" => create::run(session, &mut cursor),
         "DROP" => ddl::drop(session, &mut cursor),
         "SHOW" => show::run(session, &mut cursor),
-        "DESC" | "DESCRIBE" => show_table::describe(session, &mut cursor),
+        "DESC" | "DESCRIBE" if cursor.is_word("FUNCTION") => tvf::describe(session, &mut cursor).await,
+        "DESC" | "DESCRIBE" => match views::describe(session, &mut cursor)? {
+            Some(result) => Ok(result),
+            None => show_table::describe(session, &mut cursor),
+        },
         "SET" => ddl::set(session, &mut cursor),
         "UNSET" => ddl::unset(session, &mut cursor),
         "USE" => ddl::use_database(session, &mut cursor),

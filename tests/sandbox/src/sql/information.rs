@@ -8,7 +8,7 @@ use arrow::datatypes::{DataType, Field, Schema};
 use super::show::time_text;
 use crate::error::SqlError;
 use crate::session::Session;
-use crate::storage::Table;
+use crate::storage::{Table, View};
 use crate::types::DorisType;
 
 /// A value of a system table.
@@ -68,7 +68,7 @@ pub(super) fn table(session: &Session, name: &str) -> Result<RecordBatch, SqlErr
         "tso_status" => batch(TSO_STATUS, tso_status(session)),
         "table_streams" => batch(TABLE_STREAMS, texts(super::streams::status_rows(session))),
         "table_stream_consumption" => batch(STREAM_CONSUMPTION, texts(super::streams::consumption_rows(session))),
-        "views" => batch(VIEWS, vec![]),
+        "views" => batch(VIEWS, views(session)),
         "statistics" => batch(STATISTICS, vec![]),
         "routines" => batch(ROUTINES, vec![]),
         _ => batch(CONSTRAINTS, vec![]),
@@ -269,6 +269,30 @@ fn all_tables(session: &Session) -> Result<Vec<Arc<Table>>, SqlError> {
     Ok(out)
 }
 
+fn all_views(session: &Session) -> Vec<Arc<View>> {
+    session.engine.databases().iter().flat_map(|db| session.engine.catalog.views(db)).collect()
+}
+
+fn views(session: &Session) -> Rows {
+    all_views(session)
+        .into_iter()
+        .map(|view| {
+            vec![
+                text("internal"),
+                text(&view.db),
+                text(&view.name),
+                text(&view.query),
+                text("NONE"),
+                text("NO"),
+                text(format!("{}@%", view.definer)),
+                text("DEFINER"),
+                text("utf8mb4"),
+                text("utf8mb4_0900_bin"),
+            ]
+        })
+        .collect()
+}
+
 fn tables(session: &Session) -> Result<Rows, SqlError> {
     let mut rows: Rows = Vec::new();
     for table in all_tables(session)? {
@@ -296,6 +320,13 @@ fn tables(session: &Session) -> Result<Rows, SqlError> {
             Cell::Null,
             text(&table.spec().comment),
         ]);
+    }
+    for view in all_views(session) {
+        let mut row = vec![text("internal"), text(&view.db), text(&view.name), text("VIEW"), text("View")];
+        row.resize_with(14, || Cell::Null);
+        row.extend([text(time_text(session, view.created_ms)), Cell::Null, Cell::Null, text("utf-8")]);
+        row.extend([Cell::Null, Cell::Null, text(&view.comment)]);
+        rows.push(row);
     }
     for name in names(session) {
         let mut row =
@@ -326,45 +357,81 @@ fn columns(session: &Session) -> Result<Rows, SqlError> {
     let mut rows: Rows = Vec::new();
     for table in all_tables(session)? {
         for (i, column) in table.columns().iter().enumerate() {
-            let length = match column.ty {
-                DorisType::Char(n) | DorisType::Varchar(n) => Some(u64::from(n)),
-                DorisType::String => Some(2_147_483_643),
-                _ => None,
+            let key = if column.key { table.keys_type().column_key() } else { "" };
+            let facts = ColumnFacts {
+                name: &column.name,
+                ty: &column.ty,
+                nullable: column.nullable,
+                comment: &column.comment,
+                default: column.default.text(),
+                key,
             };
-            let numeric = numeric(&column.ty);
-            let optional = |value: Option<u64>| value.map_or(Cell::Null, number);
-            rows.push(vec![
-                text("internal"),
-                text(table.database()),
-                text(table.name()),
-                text(&column.name),
-                number(i as u64 + 1),
-                column.default.text().map_or(Cell::Null, text),
-                text(if column.nullable { "YES" } else { "NO" }),
-                text(column.ty.data_type_name()),
-                optional(length),
-                optional(length.map(|n| n * 4)),
-                optional(numeric.map(|n| n.0)),
-                optional(numeric.map(|n| n.1)),
-                match column.ty {
-                    DorisType::DateTime(p) => number(u64::from(p)),
-                    _ => Cell::Null,
-                },
-                Cell::Null,
-                Cell::Null,
-                text(column.ty.column_type_name()),
-                text(if column.key { table.keys_type().column_key() } else { "" }),
-                text(""),
-                text(""),
-                text(&column.comment),
-                optional(length.or(numeric.map(|n| n.0))),
-                optional(numeric.map(|n| n.1)),
-                Cell::Null,
-                Cell::Null,
-            ]);
+            rows.push(column_row(table.database(), table.name(), i, &facts));
+        }
+    }
+    for view in all_views(session) {
+        for (i, column) in view.columns.iter().enumerate() {
+            let facts = ColumnFacts {
+                name: &column.name,
+                ty: &column.ty,
+                nullable: column.nullable,
+                comment: &column.comment,
+                default: None,
+                key: "",
+            };
+            rows.push(column_row(&view.db, &view.name, i, &facts));
         }
     }
     Ok(rows)
+}
+
+/// What a row of `columns` tells of a column of a table or view.
+struct ColumnFacts<'a> {
+    name: &'a str,
+    ty: &'a DorisType,
+    nullable: bool,
+    comment: &'a str,
+    default: Option<&'a str>,
+    key: &'a str,
+}
+
+fn column_row(db: &str, table: &str, i: usize, column: &ColumnFacts<'_>) -> Vec<Cell> {
+    let length = match column.ty {
+        DorisType::Char(n) | DorisType::Varchar(n) => Some(u64::from(*n)),
+        DorisType::String => Some(2_147_483_643),
+        _ => None,
+    };
+    let numeric = numeric(column.ty);
+    let optional = |value: Option<u64>| value.map_or(Cell::Null, number);
+    vec![
+        text("internal"),
+        text(db),
+        text(table),
+        text(column.name),
+        number(i as u64 + 1),
+        column.default.map_or(Cell::Null, text),
+        text(if column.nullable { "YES" } else { "NO" }),
+        text(column.ty.data_type_name()),
+        optional(length),
+        optional(length.map(|n| n * 4)),
+        optional(numeric.map(|n| n.0)),
+        optional(numeric.map(|n| n.1)),
+        match column.ty {
+            DorisType::DateTime(p) => number(u64::from(*p)),
+            _ => Cell::Null,
+        },
+        Cell::Null,
+        Cell::Null,
+        text(column.ty.column_type_name()),
+        text(column.key),
+        text(""),
+        text(""),
+        text(column.comment),
+        optional(length.or(numeric.map(|n| n.0))),
+        optional(numeric.map(|n| n.1)),
+        Cell::Null,
+        Cell::Null,
+    ]
 }
 
 fn schemata(session: &Session) -> Rows {

@@ -27,8 +27,10 @@ mod show;
 mod show_table;
 mod stream_scan;
 mod streams;
+mod tvf;
 mod udf;
 mod variables;
+mod views;
 
 pub(crate) use dispatch::run;
 pub(crate) use expression::{CompiledExpr, ExprContext, compile_expression};

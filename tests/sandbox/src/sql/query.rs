@@ -25,7 +25,7 @@ use super::lexer::Tok;
 use super::provider::{Relation, Source};
 use super::relations::{self, ScanSpec, scan_name};
 use super::rewrite::{Rewriter, plain_name};
-use super::{ddl, dialect, functions, information, output, stream_scan, streams};
+use super::{ddl, dialect, functions, information, output, stream_scan, streams, tvf, views};
 use crate::changelog::{Consumption, Fence};
 use crate::engine::{Engine, Origin, Profile, StatementResult, TabletInfo};
 use crate::error::SqlError;
@@ -38,12 +38,14 @@ use crate::types::format_datetime;
 pub(super) struct QueryOptions {
     /// Relations show where their rows stand.
     pub(super) row_ids: bool,
+    /// Views around this query.
+    pub(super) nesting: usize,
 }
 
 /// A planned query.
 pub(super) struct Prepared {
     state: SessionState,
-    plan: LogicalPlan,
+    pub(super) plan: LogicalPlan,
     origin: Origin,
     /// Epoch of the last table bound.
     pub(super) epoch: u64,
@@ -145,7 +147,7 @@ pub(super) async fn prepare(
     for (db, tables) in binder.schemas {
         let schema = MemorySchemaProvider::new();
         for (name, relation) in tables {
-            schema.register_table(name, Arc::new(relation) as Arc<dyn TableProvider>).map_err(engine_error)?;
+            schema.register_table(name, relation).map_err(engine_error)?;
         }
         catalog.register_schema(&db, Arc::new(schema)).map_err(engine_error)?;
     }
@@ -211,7 +213,7 @@ struct Binder<'a> {
     scans: Vec<ScanSpec>,
     fence: Option<Fence>,
     consumption: Consumption,
-    schemas: HashMap<String, HashMap<String, Relation>>,
+    schemas: HashMap<String, HashMap<String, Arc<dyn TableProvider>>>,
     names: HashMap<String, String>,
     spellings: HashSet<String>,
     hidden: HashMap<String, Vec<String>>,
@@ -233,32 +235,53 @@ impl Binder<'_> {
         if let Some(raw) = &spec.raw {
             self.tables += 1;
             let relation = changes::raw(self.session, raw)?;
+            self.register(name, place.unwrap_or_default(), Arc::new(relation), Vec::new());
+            return Ok(());
+        }
+        if let Some(function) = &spec.function {
+            self.tables += 1;
+            let relation = tvf::bind(self.session, function).await?;
             self.register(name, place.unwrap_or_default(), relation, Vec::new());
             return Ok(());
         }
         let (db, table) = ddl::resolve(self.session, spec.parts.clone())?;
-        let (relation, hidden) = if db.eq_ignore_ascii_case("information_schema") {
+        let (relation, hidden): (Arc<dyn TableProvider>, Vec<String>) = if db.eq_ignore_ascii_case("information_schema") {
             if spec.incr.is_some() || spec.travel.is_some() || spec.tablets.is_some() || spec.partitions.is_some() {
                 return Err(SqlError::detail(format!("table {table} takes no read hints")));
             }
             self.system += 1;
             let batch = information::table(self.session, &table)?;
-            (Relation::new(batch.schema(), Source::Rows(batch)), Vec::new())
+            (Arc::new(Relation::new(batch.schema(), Source::Rows(batch))), Vec::new())
+        } else if let Some(view) = self.session.engine.catalog.view(&db, &table) {
+            if spec.incr.is_some() || spec.travel.is_some() || spec.tablets.is_some() || spec.partitions.is_some() {
+                return Err(SqlError::detail(format!("view {table} takes no read hints")));
+            }
+            self.tables += 1;
+            (Box::pin(views::relation(self.session, &view, self.options.nesting)).await?, Vec::new())
         } else if let Some(stream) = streams::lookup(self.session, &db, &table) {
             self.tables += 1;
             let show_hidden = self.session.variables.is_true("show_hidden_columns");
             let wanted = Wanted { named: &self.named, show_hidden };
-            stream_scan::bind(self.session, &stream, &spec, &wanted, &mut self.consumption)?
+            let (relation, hidden) =
+                stream_scan::bind(self.session, &stream, &spec, &wanted, &mut self.consumption)?;
+            (Arc::new(relation), hidden)
         } else {
             let table = self.session.engine.table_handle(&db, &table)?;
             self.tables += 1;
-            self.table(&table, &spec)?
+            let (relation, hidden) = self.table(&table, &spec)?;
+            (Arc::new(relation), hidden)
         };
         self.register(name, place.unwrap_or((db, table)), relation, hidden);
         Ok(())
     }
 
-    fn register(&mut self, name: &str, place: (String, String), relation: Relation, hidden: Vec<String>) {
+    fn register(
+        &mut self,
+        name: &str,
+        place: (String, String),
+        relation: Arc<dyn TableProvider>,
+        hidden: Vec<String>,
+    ) {
         for field in relation.schema().fields() {
             self.names.entry(field.name().to_lowercase()).or_insert_with(|| field.name().clone());
             self.spellings.insert(field.name().clone());

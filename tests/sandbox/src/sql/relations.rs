@@ -6,6 +6,7 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::changes;
 use super::lexer::Tok;
+use super::tvf::{self, TableFunction};
 use crate::changelog::{IncrSpec, Travel};
 use crate::engine::Profile;
 use crate::error::SqlError;
@@ -25,6 +26,8 @@ pub(super) struct ScanSpec {
     pub(super) travel: Option<Travel>,
     /// The table function of raw change records.
     pub(super) raw: Option<RawSpec>,
+    /// Another table function.
+    pub(super) function: Option<TableFunction>,
 }
 
 /// How a table stream is read, if not for its changes.
@@ -82,6 +85,12 @@ pub(super) fn rewrite(session: &Session, tokens: &[Tok]) -> Result<Rewritten, Sq
             reader.push(scan, &mut out);
             continue;
         }
+        if let Some(name) = reader.starts_function(&out.tokens) {
+            reader.at += 1;
+            let function = TableFunction { properties: reader.pairs()?.into_iter().collect(), name: name.clone() };
+            reader.push(ScanSpec { parts: vec![name], function: Some(function), ..ScanSpec::default() }, &mut out);
+            continue;
+        }
         if reader.starts_modifier() && ends_with_name(&out.tokens) {
             let parts = pop_name(&mut out.tokens);
             let mut scan = ScanSpec { parts, ..ScanSpec::default() };
@@ -136,6 +145,20 @@ impl<'a> Reader<'a> {
         self.word(0).is_some_and(|word| changes::is_raw_function(profile, &word))
             && self.peek(1) == Some(&Token::LParen)
             && matches!(self.peek(2), Some(Token::SingleQuotedString(_)))
+    }
+
+    /// Name of the table function that is called here: `FROM name (`, `JOIN name (`, `, name ("key" = ...`.
+    fn starts_function(&self, before: &[Token]) -> Option<String> {
+        let Some(Token::Word(word)) = self.peek(0) else { return None };
+        if word.quote_style.is_some() || self.peek(1) != Some(&Token::LParen) || !tvf::is_known(&word.value) {
+            return None;
+        }
+        let after_from = match before.last() {
+            Some(Token::Word(w)) => w.quote_style.is_none() && matches!(w.keyword, Keyword::FROM | Keyword::JOIN),
+            _ => false,
+        };
+        let pairs = matches!(self.peek(2), Some(Token::SingleQuotedString(_))) && self.peek(3) == Some(&Token::Eq);
+        (after_from || pairs).then(|| word.value.clone())
     }
 
     /// Puts the name of a scan into the query, with an alias when there is none.

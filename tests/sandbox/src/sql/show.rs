@@ -5,7 +5,7 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 use super::cursor::Cursor;
 use super::ddl::database_name;
 use super::output::text_rows;
-use super::show_table;
+use super::{show_table, views};
 use crate::engine::StatementResult;
 use crate::error::SqlError;
 use crate::session::Session;
@@ -111,8 +111,15 @@ pub(super) fn run(session: &mut Session, cursor: &mut Cursor<'_>) -> Result<Stat
             ]],
         ),
         "TABLES" => show_table::tables(session, cursor, full),
-        "COLUMNS" | "FIELDS" => show_table::columns(session, cursor, full),
-        "CREATE" => show_table::create(session, cursor),
+        "COLUMNS" | "FIELDS" => match views::show_columns(session, cursor, full)? {
+            Some(result) => Ok(result),
+            None => show_table::columns(session, cursor, full),
+        },
+        "CREATE" => match views::show_create(session, cursor)? {
+            Some(result) => Ok(result),
+            None => show_table::create(session, cursor),
+        },
+        "VIEW" => views::show_using(session, cursor),
         "TABLE" => {
             cursor.expect("STATUS")?;
             show_table::status(session, cursor)
@@ -120,8 +127,14 @@ pub(super) fn run(session: &mut Session, cursor: &mut Cursor<'_>) -> Result<Stat
         "PARTITIONS" => show_table::partitions(session, cursor),
         "TABLETS" => show_table::tablets(session, cursor),
         "INDEX" | "INDEXES" | "KEYS" => show_table::indexes(session, cursor),
-        "FRONTENDS" => frontends(session),
-        "BACKENDS" => backends(session),
+        "FRONTENDS" => {
+            let (names, rows) = frontends(session);
+            text_rows(&names, rows)
+        }
+        "BACKENDS" => {
+            let (names, rows) = backends(session)?;
+            text_rows(&names, rows)
+        }
         "VARIABLES" => variables(session, cursor),
         "SESSION" | "GLOBAL" | "LOCAL" if cursor.eat("VARIABLES") => variables(session, cursor),
         "TRANSACTION" => transaction(session, cursor),
@@ -149,7 +162,7 @@ pub(super) fn run(session: &mut Session, cursor: &mut Cursor<'_>) -> Result<Stat
             &["Charset", "Description", "Default collation", "Maxlen"],
             vec![vec![cell("utf8mb4"), cell("UTF-8 Unicode"), cell("utf8mb4_0900_bin"), cell(4)]],
         ),
-        "PROCESSLIST" | "GRANTS" | "LOAD" | "PROC" | "STREAM" | "ROUTINE" | "STATUS" | "FUNCTIONS" | "VIEW"
+        "PROCESSLIST" | "GRANTS" | "LOAD" | "PROC" | "STREAM" | "ROUTINE" | "STATUS" | "FUNCTIONS"
         | "ALTER" => Err(SqlError::not_served(format!("SHOW {word}"))),
         _ => Err(SqlError::not_served(format!("SHOW {word}"))),
     }
@@ -172,11 +185,11 @@ fn port(port: u16) -> Option<String> {
     if port == 0 { cell(-1) } else { cell(port) }
 }
 
-fn frontends(session: &Session) -> Result<StatementResult, SqlError> {
+pub(super) fn frontends(session: &Session) -> (Vec<&'static str>, Vec<Row>) {
     let engine = &session.engine;
     let started = time_text(session, engine.started_ms);
     let now = time_text(session, engine.config().clock.now_ms());
-    let names = [
+    let names = vec![
         "Name",
         "Host",
         "EditLogPort",
@@ -221,10 +234,10 @@ fn frontends(session: &Session) -> Result<StatementResult, SqlError> {
             cell(if i == 0 { "Yes" } else { "No" }),
         ]
     });
-    text_rows(&names, rows.collect())
+    (names, rows.collect())
 }
 
-fn backends(session: &Session) -> Result<StatementResult, SqlError> {
+pub(super) fn backends(session: &Session) -> Result<(Vec<&'static str>, Vec<Row>), SqlError> {
     let engine = &session.engine;
     if !engine.is_admin(&session.user) {
         return Err(SqlError::coded(
@@ -234,7 +247,7 @@ fn backends(session: &Session) -> Result<StatementResult, SqlError> {
     }
     let started = time_text(session, engine.started_ms);
     let now = time_text(session, engine.config().clock.now_ms());
-    let names = [
+    let names = vec![
         "BackendId",
         "Host",
         "HeartbeatPort",
@@ -297,7 +310,7 @@ fn backends(session: &Session) -> Result<StatementResult, SqlError> {
             cell("mix"),
         ]
     });
-    text_rows(&names, rows.collect())
+    Ok((names, rows.collect()))
 }
 
 /// `SHOW TRANSACTION [FROM db] WHERE id = n | label = 'l'`

@@ -28,7 +28,12 @@ pub(super) fn tables(session: &Session, cursor: &mut Cursor<'_>, full: bool) -> 
         super::information::names(session).iter().map(|name| vec![cell(name), cell("SYSTEM VIEW"), cell("")]).collect()
     } else {
         let tables = session.engine.catalog.tables(&db)?;
-        tables.iter().map(|t| vec![cell(t.name()), cell("BASE TABLE"), cell("NONE")]).collect()
+        let mut rows: Vec<Row> =
+            tables.iter().map(|t| vec![cell(t.name()), cell("BASE TABLE"), cell("NONE")]).collect();
+        let views = session.engine.catalog.views(&db);
+        rows.extend(views.iter().map(|v| vec![cell(&v.name), cell("VIEW"), cell("NONE")]));
+        rows.sort();
+        rows
     };
     let first = format!("Tables_in_{db}");
     let names = [first.as_str(), "Table_type", "Storage_format"];
@@ -92,9 +97,6 @@ fn default_text(column: &Column) -> Option<String> {
 }
 
 pub(super) fn describe(session: &Session, cursor: &mut Cursor<'_>) -> Result<StatementResult, SqlError> {
-    if cursor.is_word("FUNCTION") {
-        return Err(SqlError::not_served("DESC FUNCTION"));
-    }
     let (db, name) = table_name(session, cursor)?;
     cursor.eat("ALL");
     cursor.expect_end()?;

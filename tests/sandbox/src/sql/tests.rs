@@ -18,6 +18,8 @@ mod refusals;
 mod selects;
 mod statements;
 mod streams;
+mod tvf;
+mod views;
 
 /// 2024-01-01 00:00:00 UTC.
 const START_MS: i64 = 1_704_067_200_000;

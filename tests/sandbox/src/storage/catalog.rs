@@ -1,11 +1,15 @@
 //! The databases and their tables.
 
+mod views;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::RwLock;
 
+pub use self::views::{OnExisting, View, ViewColumn};
+use self::views::wrong_object;
 use super::table::{Table, TableSpec};
 use crate::error::SqlError;
 
@@ -23,6 +27,7 @@ pub struct Catalog {
 struct Database {
     id: u64,
     tables: BTreeMap<String, Arc<Table>>,
+    views: BTreeMap<String, Arc<View>>,
 }
 
 impl Default for Catalog {
@@ -75,7 +80,7 @@ impl Catalog {
                 Err(SqlError::coded(1007, format!("Can't create database '{db}'; database exists")))
             };
         }
-        databases.insert(db.to_owned(), Database { id: self.next_ids(1), tables: BTreeMap::new() });
+        databases.insert(db.to_owned(), Database { id: self.next_ids(1), tables: BTreeMap::new(), views: BTreeMap::new() });
         Ok(())
     }
 
@@ -120,7 +125,10 @@ impl Catalog {
         }
         let databases = self.databases.read();
         let database = databases.get(db).ok_or_else(|| SqlError::unknown_database(db))?;
-        database.tables.get(table).cloned().ok_or_else(|| SqlError::unknown_table(db, table))
+        database.tables.get(table).cloned().ok_or_else(|| match database.views.contains_key(table) {
+            true => wrong_object(db, table, "BASE TABLE"),
+            false => SqlError::unknown_table(db, table),
+        })
     }
 
     /// Creates a table; `false` when it was there and `if_not_exists`.
@@ -134,7 +142,7 @@ impl Catalog {
         }
         let mut databases = self.databases.write();
         let database = databases.get_mut(&spec.db).ok_or_else(|| SqlError::unknown_database(&spec.db))?;
-        if database.tables.contains_key(&spec.name) {
+        if database.tables.contains_key(&spec.name) || database.views.contains_key(&spec.name) {
             return if if_not_exists {
                 Ok(false)
             } else {
@@ -159,6 +167,7 @@ impl Catalog {
                 table.mark_dropped();
                 Ok(())
             }
+            None if database.views.contains_key(table) => Err(wrong_object(db, table, "BASE TABLE")),
             None if if_exists => Ok(()),
             None => Err(SqlError::coded(1051, format!("Unknown table '{table}'"))),
         }

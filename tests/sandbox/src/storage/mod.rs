@@ -17,7 +17,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 
 pub use buffer::LoadBuffer;
-pub use catalog::Catalog;
+pub use catalog::{Catalog, OnExisting, View, ViewColumn};
 pub use rowset::{Snapshot, TabletSnapshot};
 pub use table::{ChangeConfig, RowVictims, Table, TableSpec};
 
