@@ -27,6 +27,7 @@ pub(super) fn router(shared: Arc<Shared>) -> Router {
         .route("/api/{db}/_stream_load_2pc", put(stream_load_2pc))
         .route("/api/{db}/{table}/_stream_load_2pc", put(stream_load_2pc_of_table))
         .route("/api/{db}/{table}/_stream_load", put(stream_load))
+        .route("/api/_http_stream", put(http_stream))
         .fallback(not_served)
         .with_state(shared)
 }
@@ -68,6 +69,16 @@ async fn stream_load(
     let target = LoadTarget { db, table, client: peer.0.ip().to_string() };
     let outcome = load::run(&shared, target, &headers, body).await;
     // Doris ends the text with a line feed.
+    json(outcome.to_json(shared.profile()) + "\n")
+}
+
+async fn http_stream(
+    State(shared): Ctx,
+    Extension(peer): Extension<Peer>,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    let outcome = load::http_stream::run(&shared, peer.0.ip().to_string(), &headers, body).await;
     json(outcome.to_json(shared.profile()) + "\n")
 }
 

@@ -14,13 +14,14 @@ use http::{HeaderMap, StatusCode, Uri};
 use serde_json::{Value, json};
 
 use super::auth::Credentials;
-use super::envelope::{BAD_REQUEST, ERROR, NOT_FOUND, OK, UNAUTHORIZED, envelope, load_refusal};
+use super::envelope::{self, BAD_REQUEST, ERROR, NOT_FOUND, OK, UNAUTHORIZED, envelope, load_refusal};
 use super::redirect::{check_policy, to_backend};
 use super::statement;
 use super::{Peer, header_text as header};
 use crate::engine::{Profile, TabletInfo};
 use crate::error::SqlError;
 use crate::shared::Shared;
+use crate::txn::TxnState;
 use crate::types::DorisType;
 
 /// Largest JSON body a handler reads.
@@ -42,6 +43,7 @@ pub(super) fn router(shared: Arc<Shared>) -> Router {
         .route("/api/_http_stream", any(http_stream))
         .route("/rest/v2/manager/node/{what}", get(nodes))
         .route("/api/{db}/get_load_state", get(get_load_state))
+        .route("/api/{db}/_load_info", get(load_info))
         .route("/api/{db}/_stream_load_2pc", put(stream_load_2pc))
         .route("/api/{db}/{table}/_stream_load_2pc", put(stream_load_2pc))
         .route("/api/{db}/{table}/_stream_load", put(stream_load))
@@ -258,8 +260,59 @@ fn plan_data(shared: &Shared, tablets: &[TabletInfo], sql: &str) -> Value {
     json!({"partitions": partitions, "opaqued_query_plan": STANDARD.encode(sql), "status": 200})
 }
 
-async fn http_stream() -> Response {
-    load_refusal("the sandbox does not implement _http_stream")
+/// As [`stream_load`], with the table in the header `sql`, which only the BE reads.
+async fn http_stream(
+    State(shared): Ctx,
+    Extension(peer): Extension<Peer>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response {
+    let credentials = match login(&shared, &headers, peer) {
+        Ok(credentials) => credentials,
+        Err(refusal) => return *refusal,
+    };
+    if header(&headers, "expect").is_empty() {
+        return load_refusal("There is no 100-continue header");
+    }
+    match check_policy(&headers) {
+        Ok(()) => to_backend(&shared, &uri, &credentials),
+        Err(refusal) => *refusal,
+    }
+}
+
+/// State of a load that is a job of the FE: an INSERT.
+async fn load_info(
+    State(shared): Ctx,
+    Extension(peer): Extension<Peer>,
+    Path(db): Path<String>,
+    Query(query): Query<BTreeMap<String, String>>,
+    headers: HeaderMap,
+) -> Response {
+    if let Err(refusal) = login(&shared, &headers, peer) {
+        return *refusal;
+    }
+    let Some(label) = query.get("label").filter(|l| !l.is_empty()) else {
+        return load_refusal("No label selected.");
+    };
+    let found = shared.engine.txns.find_label(&db, label).filter(|txn| txn.source != "BACKEND_STREAMING");
+    let Some(txn) = found else {
+        return load_refusal("label does not exist");
+    };
+    let state = match txn.state {
+        TxnState::Committed | TxnState::Visible => "FINISHED",
+        TxnState::Aborted => "CANCELLED",
+        TxnState::Unknown | TxnState::Prepare | TxnState::PreCommitted => "LOADING",
+    };
+    let info = json!({
+        "dbName": db,
+        "tblNames": [txn.table],
+        "label": label,
+        "clusterName": "default_cluster",
+        "state": state,
+        "failMsg": txn.reason,
+        "trackingUrl": "",
+    });
+    envelope::json(json!({"status": "OK", "msg": "Success", "jobInfo": info}).to_string())
 }
 
 /// Order of checks: group_commit value, login, Expect, names, BE choice. The body stays unread.
@@ -294,6 +347,15 @@ fn redirect_load(shared: &Shared, peer: Peer, db: &str, table: &str, uri: &Uri, 
     }
     if table.is_empty() {
         return Err(refuse("No table selected."));
+    }
+    // With group commit the FE chooses the BE by the table, so it looks for it.
+    if ["sync_mode", "async_mode"].iter().any(|m| group_commit.eq_ignore_ascii_case(m)) {
+        if !shared.engine.databases().iter().any(|known| known == db) {
+            return Err(refuse("Database not found."));
+        }
+        if shared.engine.table_meta(db, table).is_err() {
+            return Err(refuse("OlapTable not found."));
+        }
     }
     check_policy(headers)?;
     Ok(to_backend(shared, uri, &credentials))

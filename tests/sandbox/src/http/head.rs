@@ -1,7 +1,8 @@
 //! The head of a request as it came over the wire.
 //!
 //! hyper drops `Content-Length` when `Transfer-Encoding` is there too, but a BE must refuse a load that has both. So
-//! the connection keeps a copy of each head, and the handler puts the header back.
+//! the connection keeps a copy of each head, and the handler puts the header back. A length that is no number would end
+//! in a bare 400, where a BE answers with its JSON: on the way to hyper such a header gets another name.
 
 use std::io;
 use std::pin::Pin;
@@ -17,6 +18,31 @@ use tokio::net::TcpStream;
 
 /// Longest head kept.
 const MAX_HEAD: usize = 64 * 1024;
+
+/// What hyper reads instead of `content-length` when its value is no number.
+const MASKED: &str = "xontent-length";
+
+/// Place of the first byte of a `Content-Length` whose value is no number.
+fn wrong_length(head: &[u8]) -> Option<usize> {
+    let name = CONTENT_LENGTH.as_str().as_bytes();
+    let mut at = 0;
+    for line in head.split_inclusive(|b| *b == b'\n') {
+        let text = line.trim_ascii();
+        if text.is_empty() {
+            return None;
+        }
+        let colon = text.iter().position(|b| *b == b':');
+        if let Some((key, value)) = colon.map(|colon| (&text[..colon], text[colon + 1..].trim_ascii()))
+            && key.eq_ignore_ascii_case(name)
+            && line.ends_with(b"\n")
+            && !value.iter().all(u8::is_ascii_digit)
+        {
+            return Some(at);
+        }
+        at += line.len();
+    }
+    None
+}
 
 /// The copy of the current head.
 #[derive(Debug, Default)]
@@ -53,14 +79,17 @@ impl Head {
 pub(super) struct HeadCopy(Arc<Mutex<Head>>);
 
 impl HeadCopy {
-    /// Puts a dropped `Content-Length` back.
+    /// Puts a dropped or renamed `Content-Length` back.
     pub fn restore(&self, request: &mut Request) {
-        if !request.headers().contains_key(TRANSFER_ENCODING) || request.headers().contains_key(CONTENT_LENGTH) {
+        let headers = request.headers();
+        let renamed = headers.contains_key(MASKED);
+        if headers.contains_key(CONTENT_LENGTH) || !(renamed || headers.contains_key(TRANSFER_ENCODING)) {
             return;
         }
         let line = format!("{} {} ", request.method(), request.uri());
         if let Some(value) = self.0.lock().content_length(&line) {
             request.headers_mut().insert(CONTENT_LENGTH, value);
+            request.headers_mut().remove(MASKED);
         }
     }
 
@@ -74,11 +103,13 @@ impl HeadCopy {
 pub(super) struct Copying {
     stream: TcpStream,
     head: HeadCopy,
+    /// Lengths that are no number reach the handler.
+    any_length: bool,
 }
 
 impl Copying {
-    pub fn new(stream: TcpStream, head: HeadCopy) -> Self {
-        Self { stream, head }
+    pub fn new(stream: TcpStream, head: HeadCopy, any_length: bool) -> Self {
+        Self { stream, head, any_length }
     }
 
     pub fn into_inner(self) -> TcpStream {
@@ -90,7 +121,16 @@ impl AsyncRead for Copying {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         let polled = Pin::new(&mut self.stream).poll_read(cx, buf);
-        self.head.0.lock().push(&buf.filled()[before..]);
+        let mut head = self.head.0.lock();
+        let in_head = !head.complete;
+        head.push(&buf.filled()[before..]);
+        drop(head);
+        if in_head
+            && self.any_length
+            && let Some(at) = wrong_length(&buf.filled()[before..])
+        {
+            buf.filled_mut()[before + at] = MASKED.as_bytes()[0];
+        }
         polled
     }
 }
@@ -118,5 +158,23 @@ impl AsyncWrite for Copying {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_lengths_that_are_no_number_are_renamed() {
+        for (head, place) in [
+            ("PUT / HTTP/1.1\r\nContent-Length: 12\r\n\r\n", None),
+            ("PUT / HTTP/1.1\r\nContent-Length: abc\r\n\r\n", Some(16)),
+            ("PUT / HTTP/1.1\r\nhost: x\r\ncontent-length:-1\r\n\r\n", Some(25)),
+            ("PUT / HTTP/1.1\r\nhost: x\r\n\r\ncontent-length: abc\r\n", None),
+            ("PUT / HTTP/1.1\r\ncontent-length: 1", None),
+        ] {
+            assert_eq!(wrong_length(head.as_bytes()), place, "{head}");
+        }
     }
 }

@@ -89,7 +89,7 @@ async fn connection(stream: TcpStream, peer: SocketAddr, router: Router, shared:
         tracing::debug!(%error, "cannot set nodelay");
     }
     let head = HeadCopy::default();
-    let stream = Copying::new(stream, head.clone());
+    let stream = Copying::new(stream, head.clone(), site == Site::Be);
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         let (router, shared, head) = (router.clone(), Arc::clone(&shared), head.clone());
         Box::pin(async move {

@@ -247,8 +247,6 @@ async fn what_is_not_served_says_so() {
         (refused["code"].as_i64(), refused["data"].as_str()),
         (Some(404), Some("the sandbox does not implement GET /api/_unknown"))
     );
-    let refused = send_json(Method::PUT, fe(&s, "/api/_http_stream"), &[], "").await;
-    assert_eq!(refused, json!({"status": "FAILED", "msg": "the sandbox does not implement _http_stream"}));
 }
 
 #[tokio::test]

@@ -21,6 +21,7 @@ pub(super) fn read(
     let mut records = Records::new(input);
     let mut fields = Fields::default();
     let mut first = true;
+    let mut wanted = (!intake.mapping.open_ended).then_some(intake.mapping.sources.len());
     loop {
         let range = match options.enclose {
             None => records.next(&options.delimiter),
@@ -37,17 +38,28 @@ pub(super) fn read(
         }
         // An empty line is no row.
         if !record.is_empty() {
-            row(record, options, &mut fields, intake)?;
+            row(record, options, &mut fields, &mut wanted, intake)?;
         }
     }
 }
 
-fn row(record: &[u8], options: &CsvOptions, fields: &mut Fields, intake: &mut Intake<'_>) -> Result<(), Failure> {
+/// Takes a line; without a number of columns to go by, that of the first line counts.
+fn row(
+    record: &[u8],
+    options: &CsvOptions,
+    fields: &mut Fields,
+    wanted: &mut Option<usize>,
+    intake: &mut Intake<'_>,
+) -> Result<(), Failure> {
     let Ok(text) = std::str::from_utf8(record) else {
         return intake.reject("Unable to display", "Only support csv data in utf8 codec");
     };
     fields.split(record, options);
-    let wanted = intake.mapping.sources.len();
+    let wanted = *wanted.get_or_insert(fields.len());
+    if let Some(missing) = intake.mapping.sources.get(wanted) {
+        let text = format!("TStatus: errCode = 2, detailMessage = Unknown column '{}' in 'table list'", missing.name);
+        return Err(Failure::new("ANALYSIS_ERROR", text));
+    }
     if fields.len() != wanted {
         let relation = if fields.len() < wanted { "less" } else { "more" };
         let reason = format!(

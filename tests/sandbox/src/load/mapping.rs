@@ -9,6 +9,7 @@
 //! target columns in their own types.
 
 mod build;
+mod select;
 
 use std::sync::Arc;
 
@@ -77,6 +78,10 @@ pub(super) struct Mapping {
     pub sources: Vec<Source>,
     /// Rows bring columns of their own (flexible partial update).
     pub flexible: bool,
+    /// Lines of csv may have more columns than these.
+    pub open_ended: bool,
+    /// Condition on the source columns that come with it.
+    selection: Option<(CompiledExpr, SchemaRef)>,
     steps: Vec<Step>,
     targets: Vec<Target>,
     /// Schema of the batches for the table.
@@ -132,11 +137,7 @@ impl Mapping {
             let visible = RecordBatch::try_new_with_options(Arc::clone(schema), arrays.clone(), &options)
                 .map_err(|e| Failure::new("INTERNAL_ERROR", e.to_string()))?;
             let selected = filter.evaluate_filter(&visible).map_err(Failure::from_evaluation)?;
-            for (row, fate) in rows.fates.iter_mut().enumerate() {
-                if *fate == Fate::Kept && !selected.value(row) {
-                    *fate = Fate::Unselected;
-                }
-            }
+            select(&selected, &mut rows.fates);
         }
         self.check(&arrays, rows);
         let kept: Vec<usize> = (0..count).filter(|row| rows.fates[*row] == Fate::Kept).collect();
@@ -156,9 +157,9 @@ impl Mapping {
         Ok(Some(Mapped { batch, kept }))
     }
 
-    fn compute(&self, rows: &SourceRows, options: &RecordBatchOptions) -> Result<Vec<ArrayRef>, Failure> {
+    fn compute(&self, rows: &mut SourceRows, options: &RecordBatchOptions) -> Result<Vec<ArrayRef>, Failure> {
         let mut computed = Vec::with_capacity(self.steps.len());
-        if self.steps.is_empty() {
+        if self.steps.is_empty() && self.selection.is_none() {
             return Ok(computed);
         }
         let mut scope = Vec::with_capacity(rows.arrays.len());
@@ -167,6 +168,11 @@ impl Mapping {
                 conform_in(array, &source.ty, &self.zone)
                     .map_err(|e| no_conversion(&source.name, array.data_type(), &source.ty, &e))?,
             );
+        }
+        if let Some((selection, schema)) = &self.selection {
+            let batch = RecordBatch::try_new_with_options(Arc::clone(schema), scope.clone(), options)
+                .map_err(|e| Failure::new("INTERNAL_ERROR", e.to_string()))?;
+            select(&selection.evaluate_filter(&batch).map_err(Failure::from_evaluation)?, &mut rows.fates);
         }
         for step in &self.steps {
             let batch = RecordBatch::try_new_with_options(Arc::clone(&step.scope), scope.clone(), options)
@@ -246,6 +252,15 @@ impl Mapping {
         let Some(skipped) = skips.as_list_opt::<i32>().map(|list| list.value(row)) else { return false };
         let Some(position) = self.sources[i].base else { return false };
         skipped.as_primitive_opt::<arrow::datatypes::Int32Type>().is_some_and(|p| p.values().contains(&position))
+    }
+}
+
+/// Leaves out the rows that a condition does not hold for.
+fn select(selected: &BooleanArray, fates: &mut [Fate]) {
+    for (row, fate) in fates.iter_mut().enumerate() {
+        if *fate == Fate::Kept && !selected.value(row) {
+            *fate = Fate::Unselected;
+        }
     }
 }
 

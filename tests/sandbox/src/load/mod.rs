@@ -18,6 +18,7 @@ mod discard;
 mod error_log;
 mod group;
 mod header;
+pub(crate) mod http_stream;
 mod input;
 mod intake;
 mod json;
@@ -114,12 +115,11 @@ async fn load(
     reply: &mut LoadReply,
 ) -> Result<(), Failure> {
     // Order of a BE: login header, format, framing, timeout, transaction, then everything else.
-    let credentials = Credentials::from_headers(headers)
-        .ok_or_else(|| Failure::new("NOT_AUTHORIZED", "no valid Basic authorization"))?;
-    let head = LoadHead::parse(headers, shared.profile())?;
-    if !shared.engine.authenticate(&credentials.user, &credentials.password) {
-        return Err(Failure::new("NOT_AUTHORIZED", access_denied(&credentials, &target.client)));
+    if Credentials::from_headers(headers).is_none() {
+        return Err(no_login());
     }
+    let head = LoadHead::parse(headers, shared.profile())?;
+    let credentials = authenticate(shared, target, headers)?;
     let put = Instant::now();
     let planned = plan(shared, target, &credentials.user, headers, &head);
     reply.times.put = put.elapsed();
@@ -131,6 +131,19 @@ async fn load(
         }
         None => alone(shared, target, head, planned, body, reply).await,
     }
+}
+
+fn no_login() -> Failure {
+    Failure::new("NOT_AUTHORIZED", "no valid Basic authorization")
+}
+
+/// Checks the login as the FE does when the transaction begins.
+fn authenticate(shared: &Shared, target: &LoadTarget, headers: &HeaderMap) -> Result<Credentials, Failure> {
+    let credentials = Credentials::from_headers(headers).ok_or_else(no_login)?;
+    if !shared.engine.authenticate(&credentials.user, &credentials.password) {
+        return Err(Failure::new("NOT_AUTHORIZED", access_denied(&credentials, &target.client)));
+    }
+    Ok(credentials)
 }
 
 /// The headers of the second step against the table.

@@ -2,6 +2,7 @@
 
 mod formats;
 mod group;
+mod http_stream;
 mod mapping;
 
 use std::io::Write as _;
@@ -105,6 +106,10 @@ async fn refusals_before_the_transaction_have_no_id() {
         (
             format!("Authorization: {auth}\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n"),
             "[INVALID_ARGUMENT]please do not set both content_length and transfer-encoding".to_owned(),
+        ),
+        (
+            format!("Authorization: {auth}\r\nContent-Length: abc\r\n"),
+            "[INVALID_ARGUMENT]invalid HTTP header CONTENT_LENGTH=abc: stol".to_owned(),
         ),
         (
             format!("Authorization: {auth}\r\nContent-Length: 99999999999\r\n"),

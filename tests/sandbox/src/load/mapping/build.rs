@@ -26,21 +26,11 @@ impl Mapping {
         plan: &LoadPlan,
         format: Format,
     ) -> Result<Planned, Failure> {
-        let zone: SessionZone =
-            plan.timezone.as_deref().unwrap_or(&engine.config().time_zone).parse().map_err(|e: String| analysis(e))?;
         check_model(meta, plan)?;
         let sequence = sequence(meta, plan)?;
         let (source_names, mapped) = columns(meta, plan);
-        let mut builder = Builder {
-            context: ExprContext::of_load(engine, &meta.database, user, zone),
-            now: zone.wall_of_ms(engine.config().clock.now_ms()).format("%Y-%m-%d %H:%M:%S%.6f").to_string(),
-            meta,
-            typed: matches!(format, Format::Arrow | Format::Parquet),
-            sources: Vec::with_capacity(source_names.len()),
-            steps: Vec::new(),
-            fields: Vec::with_capacity(source_names.len()),
-            computed: Vec::new(),
-        };
+        let typed = matches!(format, Format::Arrow | Format::Parquet);
+        let mut builder = Builder::new(engine, user, meta, plan, typed)?;
         for name in source_names {
             builder.source(name);
         }
@@ -79,6 +69,8 @@ impl Mapping {
         let schema = fields(flexible);
         Ok(Planned {
             mapping: Self {
+                open_ended: false,
+                selection: None,
                 sources: builder.sources,
                 flexible,
                 steps: builder.steps,
@@ -86,7 +78,7 @@ impl Mapping {
                 schema,
                 filter,
                 strict: plan.strict_mode,
-                zone,
+                zone: builder.zone,
             },
             columns,
             merge_type,
@@ -95,7 +87,7 @@ impl Mapping {
     }
 }
 
-fn analysis(text: impl std::fmt::Display) -> Failure {
+pub(super) fn analysis(text: impl std::fmt::Display) -> Failure {
     Failure::new("ANALYSIS_ERROR", format!("TStatus: errCode = 2, detailMessage = {text}"))
 }
 
@@ -219,7 +211,7 @@ fn unknown_name(error: &SqlError) -> Option<&str> {
 }
 
 /// Columns that the load does not fill must have a value of their own.
-fn check_filled(meta: &TableMeta, plan: &LoadPlan, targets: &[Target]) -> Result<(), Failure> {
+pub(super) fn check_filled(meta: &TableMeta, plan: &LoadPlan, targets: &[Target]) -> Result<(), Failure> {
     for column in &meta.columns {
         if targets.iter().any(|t| t.name == column.name) {
             continue;
@@ -242,23 +234,46 @@ fn check_filled(meta: &TableMeta, plan: &LoadPlan, targets: &[Target]) -> Result
     Ok(())
 }
 
-struct Builder<'a> {
-    context: ExprContext,
+pub(super) struct Builder<'a> {
+    pub(super) context: ExprContext,
+    pub(super) zone: SessionZone,
     /// Wall clock in the load's zone.
     now: String,
     meta: &'a TableMeta,
     /// The body has types of its own.
     typed: bool,
-    sources: Vec<Source>,
-    steps: Vec<Step>,
+    pub(super) sources: Vec<Source>,
+    pub(super) steps: Vec<Step>,
     /// What the next expression sees.
-    fields: Vec<FieldRef>,
+    pub(super) fields: Vec<FieldRef>,
     /// Names of the steps.
     computed: Vec<String>,
 }
 
-impl Builder<'_> {
-    fn source(&mut self, name: String) {
+impl<'a> Builder<'a> {
+    pub(super) fn new(
+        engine: &Arc<Engine>,
+        user: &str,
+        meta: &'a TableMeta,
+        plan: &LoadPlan,
+        typed: bool,
+    ) -> Result<Self, Failure> {
+        let zone: SessionZone =
+            plan.timezone.as_deref().unwrap_or(&engine.config().time_zone).parse().map_err(|e: String| analysis(e))?;
+        Ok(Self {
+            context: ExprContext::of_load(engine, &meta.database, user, zone),
+            zone,
+            now: zone.wall_of_ms(engine.config().clock.now_ms()).format("%Y-%m-%d %H:%M:%S%.6f").to_string(),
+            meta,
+            typed,
+            sources: Vec::new(),
+            steps: Vec::new(),
+            fields: Vec::new(),
+            computed: Vec::new(),
+        })
+    }
+
+    pub(super) fn source(&mut self, name: String) {
         let column = self.meta.column(&name);
         let ty = match column {
             Some(column) if self.typed => column.ty.clone(),
@@ -285,10 +300,11 @@ impl Builder<'_> {
         });
     }
 
-    fn step(&mut self, name: String, text: &str) -> Result<(), Failure> {
+    pub(super) fn step(&mut self, name: String, text: &str) -> Result<(), Failure> {
         let scope: SchemaRef = Arc::new(Schema::new(self.fields.clone()));
         let expr = compile_expression(&self.context, text, &scope).map_err(Failure::from_sql)?;
-        let seen = !self.fields.iter().any(|f| f.name().eq_ignore_ascii_case(&name));
+        // A result without a name of its own is seen by nobody.
+        let seen = !name.is_empty() && !self.fields.iter().any(|f| f.name().eq_ignore_ascii_case(&name));
         if seen {
             self.fields.push(expr.doris_type().storage_field(&name, true));
         }
@@ -358,7 +374,7 @@ impl Builder<'_> {
     }
 
     /// A hidden column with the type the table gives it.
-    fn hidden(&self, name: &str, fill: Fill) -> Result<Target, Failure> {
+    pub(super) fn hidden(&self, name: &str, fill: Fill) -> Result<Target, Failure> {
         let schema = self.meta.load_schema(Some(&[name.to_owned()])).map_err(Failure::from_sql)?;
         let field = schema.field(0);
         let ty = DorisType::of_field(field)
