@@ -4,8 +4,9 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::compute::concat_batches;
+use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::execution::SendableRecordBatchStream;
 use futures::{Stream, StreamExt, stream};
 use parking_lot::Mutex;
@@ -229,42 +230,98 @@ where
     })
 }
 
-/// Batches bounded in rows.
+/// Batches as large as the server's setting lets them be, made from what the plan gives.
 fn batches(
     head: VecDeque<RecordBatch>,
     rest: Arc<tokio::sync::Mutex<SendableRecordBatchStream>>,
     terms: Terms,
     sink: Sink,
 ) -> BatchStream {
-    let state = (head, rest, terms, false);
-    Box::pin(stream::unfold(state, move |(mut head, rest, terms, ended)| async move {
-        if ended {
-            return None;
-        }
-        loop {
-            if let Some(batch) = head.pop_front() {
-                if batch.num_rows() > sink.rows {
-                    head.push_front(batch.slice(sink.rows, batch.num_rows() - sink.rows));
-                    return Some((Ok(batch.slice(0, sink.rows)), (head, rest, terms, false)));
-                }
-                return Some((Ok(batch), (head, rest, terms, false)));
-            }
-            let next = async { rest.lock().await.next().await };
-            let next = tokio::select! {
-                biased;
-                () = terms.valid.cancelled() => return Some((Err(cancelled()), (head, rest, terms, true))),
-                next = next => next,
+    let reader = Reader { head, rest, terms, sink, taken: Vec::new(), rows: 0, end: None };
+    Box::pin(stream::unfold(reader, |mut reader| async move { reader.next().await.map(|item| (item, reader)) }))
+}
+
+/// Reads a plan for one endpoint.
+struct Reader {
+    /// Batches to look at before the plan is asked for more.
+    head: VecDeque<RecordBatch>,
+    rest: Arc<tokio::sync::Mutex<SendableRecordBatchStream>>,
+    terms: Terms,
+    sink: Sink,
+    /// Parts of the batch that is being filled.
+    taken: Vec<RecordBatch>,
+    rows: usize,
+    /// Set when the plan is read: nothing, or the failure that is still to be told.
+    end: Option<Option<Status>>,
+}
+
+impl Reader {
+    async fn next(&mut self) -> Option<Result<RecordBatch, Status>> {
+        while self.end.is_none() && self.rows < self.sink.rows {
+            let Some(batch) = self.head.pop_front() else {
+                self.pull().await;
+                continue;
             };
-            match next {
-                None => return None,
-                Some(Ok(batch)) if batch.num_rows() == 0 => {}
-                Some(Ok(batch)) => head.push_back(batch),
-                Some(Err(_)) if sink.failing_is_empty => return None,
-                Some(Err(error)) => {
-                    let text = format!("ArrowFlightBatchLocalReader fetch arrow data failed, {error}");
-                    return Some((Err(Status::internal(text)), (head, rest, terms, true)));
-                }
+            let room = self.sink.rows - self.rows;
+            if batch.num_rows() > room {
+                self.head.push_front(batch.slice(room, batch.num_rows() - room));
+                self.take(batch.slice(0, room));
+            } else {
+                self.take(batch);
             }
         }
-    }))
+        if !self.taken.is_empty() {
+            return Some(self.filled());
+        }
+        self.end.as_mut()?.take().map(Err)
+    }
+
+    fn take(&mut self, batch: RecordBatch) {
+        self.rows += batch.num_rows();
+        self.taken.push(batch);
+    }
+
+    fn filled(&mut self) -> Result<RecordBatch, Status> {
+        self.rows = 0;
+        let mut parts = std::mem::take(&mut self.taken);
+        if parts.len() == 1
+            && let Some(only) = parts.pop()
+        {
+            return Ok(only);
+        }
+        let rows = parts.iter().map(RecordBatch::num_rows).sum();
+        let schema = parts.first().map(RecordBatch::schema).unwrap_or_else(|| Arc::new(Schema::empty()));
+        let joined = if schema.fields().is_empty() {
+            RecordBatch::try_new_with_options(schema, vec![], &RecordBatchOptions::new().with_row_count(Some(rows)))
+        } else {
+            concat_batches(&schema, &parts)
+        };
+        joined.map_err(|e| Status::internal(e.to_string()))
+    }
+
+    /// Asks the plan for its next batch.
+    async fn pull(&mut self) {
+        let rest = Arc::clone(&self.rest);
+        let next = async { rest.lock().await.next().await };
+        let next = tokio::select! {
+            biased;
+            () = self.terms.valid.cancelled() => {
+                // Rows that were not sent are of no use to anyone.
+                self.taken.clear();
+                self.end = Some(Some(cancelled()));
+                return;
+            }
+            next = next => next,
+        };
+        match next {
+            None => self.end = Some(None),
+            Some(Ok(batch)) if batch.num_rows() == 0 => {}
+            Some(Ok(batch)) => self.head.push_back(batch),
+            Some(Err(_)) if self.sink.failing_is_empty => self.end = Some(None),
+            Some(Err(error)) => {
+                let text = format!("ArrowFlightBatchLocalReader fetch arrow data failed, {error}");
+                self.end = Some(Some(Status::internal(text)));
+            }
+        }
+    }
 }

@@ -36,6 +36,26 @@ async fn batches_are_as_large_as_the_server_is_told() {
 }
 
 #[tokio::test]
+async fn a_batch_may_be_larger_than_a_client_takes() {
+    let s = sandbox().await;
+    s.execute("CREATE TABLE d.wide (id INT, s STRING) DUPLICATE KEY(id) DISTRIBUTED BY HASH(id) BUCKETS 2").await.expect("table");
+    let text = "x".repeat(1 << 20);
+    let body: String = (0..20).map(|i| format!("{i},{text}\n")).collect();
+    let answer = crate::testing::load(&s, "wide", &[("column_separator", ",")], body).await;
+    assert_eq!(answer["Status"], "Success", "{answer}");
+    let mut fe = login(&s).await;
+    for (limit, fits) in [(16 << 20, false), (64 << 20, true)] {
+        let info = fe.execute("SELECT s FROM d.wide".into(), None).await.expect("info");
+        let be = raw_client(s.addresses().be_flight).await.max_decoding_message_size(limit);
+        let mut be = FlightSqlServiceClient::new_from_inner(be);
+        match fetch(&mut be, ticket(&info, 0)).await {
+            Ok(batches) => assert_eq!((fits, batches.len(), batches[0].num_rows()), (true, 1, 20)),
+            Err(error) => assert_eq!((fits, status(error).code()), (false, Code::OutOfRange)),
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_result_that_nobody_reads_is_cancelled() {
     let clock = Arc::new(ManualClock::new(1_800_000_000_000));
     let s = builder().clock(Arc::clone(&clock) as _).start().await.expect("sandbox");
