@@ -118,6 +118,9 @@ async fn tso(State(shared): Ctx, Extension(peer): Extension<Peer>, headers: Head
         }
     }
     let now = shared.engine.tso();
+    if !now.calibrated {
+        return envelope(ERROR, "TSO timestamp is not calibrated, please check");
+    }
     envelope(
         OK,
         json!({

@@ -65,7 +65,7 @@ pub(super) fn table(session: &Session, name: &str) -> Result<RecordBatch, SqlErr
         "schemata" => batch(SCHEMATA, schemata(session)),
         "partitions" => batch(PARTITIONS, partitions(session)?),
         "session_variables" | "global_variables" => batch(VARIABLES, variables(session)),
-        "tso_status" => batch(TSO_STATUS, tso_status(session)),
+        "tso_status" => batch(tso_columns(session), tso_status(session)),
         "table_streams" => batch(TABLE_STREAMS, texts(super::streams::status_rows(session))),
         "table_stream_consumption" => batch(STREAM_CONSUMPTION, texts(super::streams::consumption_rows(session))),
         "views" => batch(VIEWS, views(session)),
@@ -490,6 +490,11 @@ fn active_queries(session: &Session) -> Rows {
         ]
     };
     engine.active_queries().into_iter().map(row).collect()
+}
+
+/// Builds that tell no committed TSO have no columns for it.
+fn tso_columns(session: &Session) -> &'static [&'static str] {
+    if session.engine.tso().committed_tso.is_some() { TSO_STATUS } else { &TSO_STATUS[..4] }
 }
 
 fn tso_status(session: &Session) -> Rows {

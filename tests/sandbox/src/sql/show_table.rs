@@ -8,10 +8,10 @@ use super::cursor::Cursor;
 use super::ddl::{database_name, table_name};
 use super::output::text_rows;
 use super::show::{Filter, Row, cell, time_text};
-use crate::engine::StatementResult;
+use crate::engine::{Profile, StatementResult};
 use crate::error::SqlError;
 use crate::session::Session;
-use crate::storage::{COMMIT_TSO_COL, Column, DELETE_SIGN, DefaultValue, KeysType, Table, VERSION_COL};
+use crate::storage::{COMMIT_TSO_COL, Column, DELETE_SIGN, DefaultValue, KeysType, ROW_LSN_COL, Table, VERSION_COL};
 use crate::types::DorisType;
 
 fn from_database(session: &Session, cursor: &mut Cursor<'_>) -> Result<String, SqlError> {
@@ -87,6 +87,10 @@ fn described(session: &Session, table: &Table) -> Vec<(Column, &'static str)> {
         }
         if table.spec().changes.is_some() {
             out.push((hidden(COMMIT_TSO_COL, DorisType::BigInt), "NONE"));
+            let row_lsn = session.engine.profile() == Profile::V5_0Changelog;
+            if row_lsn && table.keys_type() == KeysType::Duplicate {
+                out.push((hidden(ROW_LSN_COL, DorisType::BigInt), "NONE"));
+            }
         }
     }
     out

@@ -256,3 +256,67 @@ async fn the_fe_switch_turns_the_feature_off() {
         "CREATE TABLE d.t (k INT) UNIQUE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 1 PROPERTIES('changelog.enable'='true')";
     assert_eq!(session.execute(sql).await.unwrap_err().text(), "Binlog feature is not enabled");
 }
+
+#[tokio::test]
+async fn hidden_columns_and_tso_status_follow_the_build() {
+    for (profile, property, columns, hidden) in [
+        (Profile::V5_0Changelog, "'changelog.enable'='true'", 6, 3),
+        (Profile::V5_0Binlog, "'binlog.enable'='true', 'binlog.format'='ROW'", 4, 2),
+    ] {
+        let mut f = Fixture::new(profile);
+        f.run("CREATE DATABASE d; USE d").await;
+        f.run(&format!(
+            "CREATE TABLE du (k INT) DUPLICATE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 1 PROPERTIES({property})"
+        ))
+        .await;
+        let status = f.rows("SELECT * FROM information_schema.tso_status").await.remove(0);
+        assert_eq!(status.split('|').count(), columns, "{profile}");
+        f.run("SET show_hidden_columns = true; INSERT INTO du VALUES (1)").await;
+        assert_eq!(f.rows("DESC du").await.len(), hidden, "{profile}");
+        assert_eq!(f.rows("SELECT * FROM du").await[0].split('|').count(), hidden, "{profile}");
+    }
+}
+
+#[test]
+fn alter_changes_the_lifetime_and_nothing_else() {
+    use crate::changelog::alter_properties;
+    use crate::storage::ChangeConfig;
+    let recorded = |ttl_seconds| Some(ChangeConfig { before_image: true, ttl_seconds });
+    let (on, row) = (Profile::V5_0Changelog, Profile::V5_0Binlog);
+    let properties = |text: &str| -> std::collections::BTreeMap<String, String> {
+        text.split(';').filter_map(|pair| pair.split_once('=')).map(|(k, v)| (k.to_owned(), v.to_owned())).collect()
+    };
+    let refusals = [
+        (row, recorded(None), "binlog.enable=false", "can't disable binlog when format is [Row]"),
+        (
+            row,
+            recorded(None),
+            "binlog.need_historical_value=false",
+            "not support change binlog.need_historical_value from true to false",
+        ),
+        (row, None, "binlog.format=ROW", "not support change binlog format from STATEMENT_AND_SNAPSHOT to ROW"),
+        (
+            row,
+            recorded(None),
+            "binlog.format=STATEMENT_AND_SNAPSHOT",
+            "not support change binlog format from ROW to STATEMENT_AND_SNAPSHOT",
+        ),
+        (row, recorded(None), "binlog.format=row", "Invalid binlog format value: row"),
+        (on, recorded(None), "changelog.enable=false", "can't disable changelog"),
+        (on, None, "changelog.enable=true", "not support change changelog.enable from false to true"),
+        (on, recorded(None), "changelog.ttl_seconds=0", "changelog.ttl_seconds must be greater than 0"),
+        (on, recorded(None), "binlog.format=ROW", "property binlog.format is not supported any more"),
+    ];
+    for (profile, current, written, text) in refusals {
+        let error = alter_properties(profile, true, current, &properties(written)).unwrap_err();
+        assert!(error.text().starts_with(text), "{written}: {error}");
+    }
+    let (changed, kept) =
+        alter_properties(on, true, recorded(Some(5)), &properties("changelog.ttl_seconds=7;comment=x")).unwrap();
+    assert_eq!(changed, recorded(Some(7)));
+    assert_eq!(kept.len(), 1);
+    // The same value is no change.
+    alter_properties(row, true, recorded(None), &properties("binlog.format=ROW;binlog.ttl_seconds=9")).unwrap();
+    let off = alter_properties(on, false, recorded(None), &properties("changelog.ttl_seconds=7")).unwrap_err();
+    assert_eq!(off.text(), "Binlog feature is not enabled");
+}
