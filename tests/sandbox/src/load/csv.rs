@@ -112,7 +112,7 @@ struct EnclosedScan {
 impl EnclosedScan {
     fn advance(&mut self, bytes: &[u8], options: &CsvOptions, enclose: u8, complete: bool) -> Option<usize> {
         // What follows a closing byte decides whether it closes, so keep enough bytes for either separator.
-        let lookahead = options.separator.len().max(options.delimiter.len()) + 1;
+        let lookahead = options.separator.len().max(options.delimiter.len()) + 2;
         let limit = if complete { bytes.len() } else { bytes.len().saturating_sub(lookahead) };
         while self.at < limit {
             let rest = &bytes[self.at..];
@@ -142,7 +142,20 @@ impl EnclosedScan {
 
 /// A closing byte is one that a separator, a delimiter or the end follows.
 fn closes(rest: &[u8], options: &CsvOptions) -> bool {
+    // A carriage return before a line feed belongs to it.
+    let rest =
+        rest.strip_prefix(b"\r").filter(|_| ends_at_line_feed(options)).filter(|r| !r.is_empty()).unwrap_or(rest);
     rest.is_empty() || rest.starts_with(&options.separator) || rest.starts_with(&options.delimiter)
+}
+
+/// Whether lines end with a line feed, which a carriage return may precede.
+fn ends_at_line_feed(options: &CsvOptions) -> bool {
+    options.delimiter == b"\n"
+}
+
+/// A record without the carriage return before its line feed.
+pub(super) fn without_return<'a>(record: &'a [u8], options: &CsvOptions) -> &'a [u8] {
+    record.strip_suffix(b"\r").filter(|_| ends_at_line_feed(options)).unwrap_or(record)
 }
 
 fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {

@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use super::csv::{Fields, Records};
+use super::csv::{Fields, Records, without_return};
 use super::header::CsvOptions;
 use super::intake::Intake;
 use super::reply::Failure;
@@ -28,7 +28,7 @@ pub(super) fn read(
             Some(enclose) => records.next_enclosed(options, enclose),
         };
         let Some(range) = range.map_err(|e| input_failure(&e))? else { return Ok(()) };
-        let mut record = records.bytes(range);
+        let mut record = without_return(records.bytes(range), options);
         if std::mem::take(&mut first) {
             record = record.strip_prefix(BOM).unwrap_or(record);
         }

@@ -125,3 +125,13 @@ fn a_byte_is_found_wherever_it_stands() {
         }
     }
 }
+
+#[test]
+fn a_carriage_return_before_the_line_feed_is_no_data() {
+    let plain = options(b",", b"\n");
+    assert_eq!(without_return(b"a,b\r", &plain), b"a,b");
+    assert_eq!(without_return(b"a\rb", &plain), b"a\rb");
+    assert_eq!(without_return(b"a\r", &options(b",", b"||")), b"a\r");
+    let rows = rows_from(Dripping(b"'a,\r\nb',c\r\n'd',e\r\n"), &enclosed(b'\''));
+    assert_eq!(rows, [vec!["a,\r\nb", "c\r"], vec!["d", "e\r"]], "the record itself keeps it");
+}

@@ -366,11 +366,30 @@ impl<'a> Builder<'a> {
             }
         }
         for target in &targets {
+            self.check_state(target)?;
             if let Fill::Source(i) = target.fill {
                 self.sources[i].direct = Some(target.ty.clone());
             }
         }
         Ok(targets)
+    }
+
+    /// Columns of sketches are computed, never read.
+    pub(super) fn check_state(&self, target: &Target) -> Result<(), Failure> {
+        let computed = match target.fill {
+            Fill::Computed(i) => Some(self.steps[i].expr.doris_type()),
+            Fill::Source(_) | Fill::Skips => None,
+        };
+        let name = &target.name;
+        match &target.ty {
+            DorisType::Bitmap if computed != Some(&DorisType::Bitmap) => {
+                Err(analysis(format!("bitmap column {name} require the function return type is BITMAP")))
+            }
+            DorisType::Hll if computed != Some(&DorisType::Hll) => {
+                Err(analysis(format!("HLL column must use hll_hash function, like {name}=hll_hash(xxx)")))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// A hidden column with the type the table gives it.

@@ -55,7 +55,9 @@ impl Mapping {
                     Fill::Computed(builder.steps.len() - 1)
                 }
             };
-            targets.push(target(&builder, meta, name, fill)?);
+            let target = target(&builder, meta, name, fill)?;
+            builder.check_state(&target)?;
+            targets.push(target);
         }
         check_filled(meta, plan, &targets)?;
         let selection = match &insert.filter {

@@ -147,7 +147,9 @@ async fn separators_of_several_bytes_quotes_and_empty_fields() {
         (vec![CSV, ("empty_field_as_null", "true")], "1,,1\n2,\\N,2\n", vec!["1|NULL|1", "2|NULL|2"]),
         (vec![CSV, ("enclose", "'"), ("escape", "\\")], "1,'a,\nb',1\n2,'c\\'',2\n", vec!["1|a,\nb|1", "2|c'|2"]),
         (vec![CSV, ("enclose", "\""), ("trim_double_quotes", "true")], "1,\"a,\"\"\",1\n", vec!["1|a,\"|1"]),
-        (vec![CSV], "\u{feff}1,a,1\r\n", vec!["1|a|1"]),
+        (vec![CSV], "\u{feff}1,a,1\r\n2,b,2\r\n", vec!["1|a|1", "2|b|2"]),
+        (vec![CSV, ("columns", "n,id,v")], "1,1,a\r\n", vec!["1|a|1"]),
+        (vec![CSV, ("columns", "n,id,v"), ("enclose", "'")], "1,1,'a'\r\n2,2,'b'\r\n", vec!["1|a|1", "2|b|2"]),
     ] {
         s.execute("TRUNCATE TABLE d.dup").await.expect("truncate");
         let answer = load(&s, "dup", &headers, body).await;
