@@ -19,9 +19,9 @@ use crate::error::{LoadError, SqlError};
 use crate::flight::FlightConfig;
 use crate::queries::{ActiveQueries, ActiveQuery};
 use crate::session::Session;
-use crate::storage::{Catalog, Column, KeysType, Table};
-pub use crate::txn::{LabelState, LoadOutcome, LoadSpec, MergeType, NewKeyBehavior, RefusedRow, TxnRef, UpdateMode};
-use crate::txn::{LoadTxn, TxnManager};
+use crate::storage::{Catalog, Column, KeysType, SequenceSpec, Table};
+pub use crate::txn::{LabelState, LoadOutcome, LoadSpec, MergeType, NewKeyBehavior, Overwrite, RefusedRow, TxnRef, UpdateMode};
+use crate::txn::{LoadTxn, Publisher, TxnManager};
 use crate::types::DorisType;
 
 /// The Doris build the sandbox imitates.
@@ -142,6 +142,16 @@ pub struct EngineConfig {
     pub precommit_timeout: Duration,
     /// `max_running_txn_num_per_db`.
     pub max_running_txn_num_per_db: usize,
+    /// `max_publishing_txn_num_per_table`; `None`: no limit.
+    pub max_publishing_txn_num_per_table: Option<usize>,
+    /// `label_keep_max_second`: how long a finished transaction keeps its label.
+    pub label_keep_max: Duration,
+    /// `streaming_label_keep_max_second`: the same for Stream Load and INSERT.
+    pub streaming_label_keep_max: Duration,
+    /// `max_tablet_version_num`: versions of a tablet above which loads are refused.
+    pub max_tablet_version_num: usize,
+    /// Small rowsets are merged after a commit.
+    pub auto_compaction: bool,
     /// Time zone of new sessions, an IANA name or an offset.
     pub time_zone: String,
     /// Limits of Arrow Flight SQL and of connections.
@@ -161,6 +171,11 @@ impl Default for EngineConfig {
             clock: Arc::new(SystemClock),
             precommit_timeout: Duration::from_secs(3600),
             max_running_txn_num_per_db: 10_000,
+            max_publishing_txn_num_per_table: Some(500),
+            label_keep_max: Duration::from_secs(259_200),
+            streaming_label_keep_max: Duration::from_secs(43_200),
+            max_tablet_version_num: 2000,
+            auto_compaction: true,
             time_zone: "Asia/Shanghai".to_owned(),
             flight: FlightConfig::default(),
             enable_feature_binlog: true,
@@ -269,6 +284,12 @@ pub struct TableMeta {
     pub columns: Vec<Column>,
     /// Key model.
     pub keys_type: KeysType,
+    /// Unique with merge-on-write: partial updates are possible.
+    pub merge_on_write: bool,
+    /// Sequence column of a unique table.
+    pub sequence: Option<SequenceSpec>,
+    /// Partition columns, empty without partitioning.
+    pub partition_columns: Vec<String>,
     /// Properties as SHOW CREATE TABLE prints them.
     pub properties: BTreeMap<String, String>,
     /// Distribution columns, empty for RANDOM.
@@ -281,12 +302,13 @@ pub struct TableMeta {
 
 impl TableMeta {
     /// Arrow schema (storage types) of batches for [`Engine::write_load`] with these target columns, in this order;
-    /// `None` means all base columns. `__DORIS_DELETE_SIGN__` may be listed on unique tables.
+    /// `None` means all base columns. Unique tables may list `__DORIS_DELETE_SIGN__`, `__DORIS_SKIP_BITMAP_COL__` (flexible
+    /// partial update) and, with a sequence column, `__DORIS_SEQUENCE_COL__`.
     ///
     /// # Errors
     /// 1054 for a column the table does not have, 1105 for one listed twice.
     pub fn load_schema(&self, columns: Option<&[String]>) -> Result<SchemaRef, SqlError> {
-        crate::storage::load_schema(&self.columns, self.keys_type, columns)
+        crate::storage::load_schema(&self.columns, self.keys_type, self.sequence.as_ref().map(|s| &s.ty), columns)
     }
 
     /// The column of this name, compared without case.
@@ -336,6 +358,7 @@ pub struct Engine {
     users: RwLock<BTreeMap<String, String>>,
     pub(crate) catalog: Catalog,
     pub(crate) txns: TxnManager,
+    pub(crate) publisher: Publisher,
     pub(crate) tso: Tso,
     pub(crate) incr_failures: IncrFailures,
     pub(crate) streams: Streams,
@@ -365,6 +388,7 @@ impl Engine {
             users: RwLock::new(users),
             catalog: Catalog::default(),
             txns: TxnManager::new(&config),
+            publisher: Publisher::default(),
             tso: Tso::new(Arc::clone(&config.clock), config.profile),
             incr_failures: IncrFailures::default(),
             streams: Streams::default(),
@@ -497,7 +521,7 @@ impl Engine {
         crate::txn::write(self, txn, batch)
     }
 
-    /// Ends the rows of a load: PRECOMMITTED when `two_phase`, else COMMITTED and VISIBLE.
+    /// Ends the rows of a load: PRECOMMITTED when `two_phase`, else VISIBLE, or COMMITTED while publishing is held.
     ///
     /// # Errors
     /// The transaction was aborted meanwhile (timeout, abort by label, dropped table).
@@ -537,6 +561,24 @@ impl Engine {
     /// Queries that run or whose results wait to be read, oldest first.
     pub fn active_queries(&self) -> Vec<ActiveQuery> {
         self.queries.list()
+    }
+
+    /// Holds the publishing of a table (`None`: of all), or releases it: while it is held, commits end COMMITTED and not
+    /// VISIBLE; their rows appear, in the order of the commits, when it is released.
+    ///
+    /// # Errors
+    /// As [`Engine::table_meta`].
+    pub fn set_publish_held(&self, table: Option<(&str, &str)>, held: bool) -> Result<(), SqlError> {
+        let id = table.map(|(db, table)| self.catalog.table(db, table).map(|t| t.id())).transpose()?;
+        crate::txn::set_held(self, id, held);
+        Ok(())
+    }
+
+    /// Number of tablets of all tables, for `TabletNum` of SHOW BACKENDS.
+    pub fn tablet_count(&self) -> usize {
+        let databases = self.catalog.database_names();
+        let tables = databases.iter().filter_map(|db| self.catalog.tables(db).ok()).flatten();
+        tables.map(|table| table.tablets().len()).sum()
     }
 
     /// Number of transactions in PREPARE or PRECOMMITTED, over all databases.

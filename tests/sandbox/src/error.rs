@@ -146,6 +146,8 @@ impl From<LoadError> for SqlError {
     /// A load refusal as an INSERT statement reports it: FE texts lose their `TStatus` prefix.
     fn from(error: LoadError) -> Self {
         let message = match error {
+            // Numbered codes of the BE stay in the text.
+            LoadError::Refused { code_name, message } if code_name.starts_with("E-") => format!("[{code_name}]{message}"),
             LoadError::LabelExists { message, .. } | LoadError::Refused { message, .. } => message,
         };
         let text = message.strip_prefix("TStatus: errCode = 2, detailMessage = ").unwrap_or(&message);

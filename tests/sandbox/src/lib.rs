@@ -37,5 +37,5 @@ pub use queries::ActiveQuery;
 pub use sandbox::{Outcome, Sandbox, SandboxBuilder, StartError};
 pub use session::Session;
 pub use shared::Addresses;
-pub use storage::{Column, DefaultValue, KeysType};
+pub use storage::{Aggregation, Column, DefaultValue, KeysType};
 pub use txn::{LoadTxn, TxnState};

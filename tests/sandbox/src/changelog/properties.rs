@@ -173,6 +173,12 @@ fn check_table(facts: &Facts<'_>, feature: &str, before_image: bool) -> Result<(
 
 /// Columns that a table with row changes cannot have, at CREATE and at ADD COLUMN.
 pub(crate) fn check_column(column: &Column, feature: &str) -> Result<(), SqlError> {
+    if column.auto_increment {
+        let name = &column.name;
+        return Err(SqlError::detail(format!(
+            "auto increment column {name} is not supported on a table with {feature}"
+        )));
+    }
     if column.ty == DorisType::Variant {
         let name = &column.name;
         return Err(SqlError::detail(format!("VARIANT column {name} is not supported on a table with {feature}")));

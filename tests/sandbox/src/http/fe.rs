@@ -212,7 +212,7 @@ fn table_schema(shared: &Shared, headers: &HeaderMap, peer: Peer, db: &str, tabl
                 "name": column.name,
                 "type": column.ty.primitive_name(),
                 "comment": column.comment,
-                "aggregation_type": "",
+                "aggregation_type": column.aggregation_type(),
             });
             // Only decimals have these two, and as strings.
             if let DorisType::Decimal { precision, scale } = column.ty {

@@ -67,20 +67,17 @@ impl Places {
 /// Ids of named partitions.
 fn partition_ids(table: &Table, names: Option<&[String]>) -> Result<Option<HashSet<u64>>, SqlError> {
     let Some(names) = names else { return Ok(None) };
-    if let Some(unknown) = names.iter().find(|name| !name.eq_ignore_ascii_case(table.name())) {
-        return Err(SqlError::detail(format!("Partition: {unknown} is not exists on table {}", table.name())));
-    }
-    Ok(Some(HashSet::from([table.partition_id()])))
+    Ok(Some(table.partition_ids(names)?.into_iter().collect()))
 }
 
 /// Ids and names of the partitions.
 pub(super) fn partitions(table: &Table) -> Vec<(u64, String)> {
-    vec![(table.partition_id(), table.name().to_owned())]
+    table.partitions().into_iter().map(|partition| (partition.id, partition.name)).collect()
 }
 
 /// Name of the partition that a tablet is in.
-pub(super) fn snapshot_partition<'a>(table: &'a Table, _tablet: &'a TabletSnapshot) -> &'a str {
-    table.name()
+pub(super) fn snapshot_partition<'a>(_table: &'a Table, tablet: &'a TabletSnapshot) -> &'a str {
+    &tablet.partition
 }
 
 /// A relation and the columns in it that `*` leaves out.
@@ -147,6 +144,9 @@ pub(super) fn past(
     }
     places.keep(&mut records);
     snapshot.tablets.retain(|tablet| places.tablets.as_ref().is_none_or(|ids| ids.contains(&tablet.id)));
+    if let Some(names) = &scan.partitions {
+        snapshot.tablets.retain(|tablet| names.iter().any(|name| name.eq_ignore_ascii_case(&tablet.partition)));
+    }
     for tablet in &mut snapshot.tablets {
         tablet.rowsets.retain(|rowset| rowset.tso() <= target);
     }

@@ -8,7 +8,7 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 
 use crate::changelog::incr_schema;
 use crate::engine::Profile;
-use crate::storage::{COMMIT_TSO_COL, KeysType, ROW_LSN_COL, Table, VERSION_COL, delete_sign_field};
+use crate::storage::{COMMIT_TSO_COL, KeysType, ROW_LSN_COL, SEQUENCE_COL, Table, VERSION_COL, delete_sign_field};
 
 /// Hidden columns that a statement names, in upper case.
 pub(super) fn mentioned(tokens: &[Token]) -> HashSet<String> {
@@ -42,6 +42,13 @@ pub(super) fn of_table(
     if show_hidden && table.keys_type() == KeysType::Unique {
         fields.push(delete_sign_field().as_ref().clone());
         fields.push(Field::new(VERSION_COL, DataType::Int64, false));
+    }
+    // Statements that write rows back read the sequence too.
+    if let Some(ty) = table.sequence_type().filter(|_| show_hidden || row_ids) {
+        fields.push(ty.storage_field(SEQUENCE_COL, true).as_ref().clone());
+        if !show_hidden {
+            hidden.push(SEQUENCE_COL.to_owned());
+        }
     }
     let row_lsn = row_lsn && table.keys_type() == KeysType::Duplicate;
     for (column, there) in [(COMMIT_TSO_COL, true), (ROW_LSN_COL, row_lsn)] {

@@ -2,23 +2,25 @@
 
 use std::collections::BTreeMap;
 
+use arrow::datatypes::SchemaRef;
 use datafusion::sql::sqlparser::tokenizer::Token;
 
+use super::column_def::{ColumnDef, check_aggregation, check_key_type, check_names, column_def};
 use super::cursor::Cursor;
 use super::ddl::{database_name, done, table_name};
-use super::properties;
+use super::{partition, properties, query};
 use crate::engine::StatementResult;
 use crate::error::SqlError;
 use crate::session::Session;
-use crate::storage::{Column, DefaultValue, KeysType, TableSpec};
-use crate::types::{ColumnBuilder, DorisType};
+use crate::storage::{Column, KeysType, PartitionSpec, TableSpec};
+use crate::types::{DorisType, VARCHAR_MAX};
 
 /// Buckets when none are written, or AUTO.
 const DEFAULT_BUCKETS: usize = 10;
 /// Most buckets of a partition that the sandbox takes.
 const MAX_BUCKETS: u64 = 768;
 
-pub(super) fn run(session: &mut Session, cursor: &mut Cursor<'_>) -> Result<StatementResult, SqlError> {
+pub(super) async fn run(session: &mut Session, cursor: &mut Cursor<'_>) -> Result<StatementResult, SqlError> {
     if cursor.eat("DATABASE") || cursor.eat("SCHEMA") {
         let if_not_exists = cursor.eat_all(&["IF", "NOT", "EXISTS"]);
         let db = database_name(cursor)?;
@@ -30,7 +32,7 @@ pub(super) fn run(session: &mut Session, cursor: &mut Cursor<'_>) -> Result<Stat
         return Ok(done());
     }
     if cursor.eat("TABLE") {
-        return table(session, cursor);
+        return table(session, cursor).await;
     }
     if cursor.eat("USER") {
         return user(session, cursor);
@@ -63,19 +65,140 @@ fn user(session: &mut Session, cursor: &mut Cursor<'_>) -> Result<StatementResul
     Ok(done())
 }
 
-/// What the parentheses of CREATE TABLE hold, before keys are known.
-struct ColumnDef {
-    column: Column,
-    key: bool,
-}
-
-fn table(session: &mut Session, cursor: &mut Cursor<'_>) -> Result<StatementResult, SqlError> {
+async fn table(session: &mut Session, cursor: &mut Cursor<'_>) -> Result<StatementResult, SqlError> {
     let if_not_exists = cursor.eat_all(&["IF", "NOT", "EXISTS"]);
     let (db, name) = table_name(session, cursor)?;
-    if cursor.is_word("LIKE") || cursor.is_word("AS") || cursor.is_word("SELECT") {
-        return Err(SqlError::not_served("CREATE TABLE LIKE and CREATE TABLE AS SELECT"));
+    if cursor.eat("LIKE") {
+        return like(session, cursor, &db, name, if_not_exists);
     }
-    let mut defs = column_defs(cursor)?;
+    let ctas = select_at(cursor);
+    let mut defs = match ctas {
+        Some(_) if cursor.peek() != Some(&Token::LParen) => Vec::new(),
+        Some(_) if names_only(cursor) => {
+            cursor.ident_list()?.into_iter().map(|name| named(name, DorisType::Null)).collect()
+        }
+        _ => column_defs(cursor)?,
+    };
+    let mut clauses = clauses(cursor)?;
+    let query = match ctas {
+        None => None,
+        Some(at) => {
+            cursor.eat("AS");
+            if cursor.at != at {
+                return Err(cursor.unexpected("AS"));
+            }
+            let prepared =
+                query::prepare(session, &cursor.tokens[at..], cursor.text, &query::QueryOptions::default()).await?;
+            take_types(&mut defs, &prepared.schema())?;
+            if clauses.distribution.is_none() {
+                clauses.distribution = defs.first().map(|d| (vec![d.column.name.clone()], DEFAULT_BUCKETS, true));
+            }
+            Some(at)
+        }
+    };
+    if query.is_none() {
+        cursor.expect_end()?;
+    }
+    let (spec, partitions) = assemble(session, db.clone(), name.clone(), defs, clauses)?;
+    let created = session.engine.catalog.create_table(spec, partitions, if_not_exists)?;
+    let Some(at) = query.filter(|_| created) else { return Ok(done()) };
+    cursor.at = at;
+    let filled = super::insert::fill(session, cursor, &db, &name).await;
+    if filled.is_err() {
+        // The table came with this statement and goes with it.
+        session.engine.catalog.drop_table(&db, &name, true)?;
+    }
+    filled
+}
+
+/// `CREATE TABLE t LIKE s [WITH ROLLUP ...]`
+fn like(
+    session: &Session,
+    cursor: &mut Cursor<'_>,
+    db: &str,
+    name: String,
+    if_not_exists: bool,
+) -> Result<StatementResult, SqlError> {
+    let (source_db, source) = table_name(session, cursor)?;
+    if cursor.is_word("WITH") {
+        return Err(SqlError::not_served("ROLLUP"));
+    }
+    cursor.expect_end()?;
+    let source = session.engine.table_handle(&source_db, &source)?;
+    let mut spec = source.spec().clone();
+    spec.db = db.to_owned();
+    spec.name = name;
+    spec.created_ms = session.engine.config().clock.now_ms();
+    let partitions = source
+        .partitions()
+        .into_iter()
+        .map(|p| PartitionSpec { name: p.name, bounds: p.bounds, buckets: p.buckets })
+        .collect();
+    session.engine.catalog.create_table(spec, partitions, if_not_exists)?;
+    Ok(done())
+}
+
+/// Where the query of CREATE TABLE ... AS SELECT starts: the first query word outside parentheses.
+fn select_at(cursor: &Cursor<'_>) -> Option<usize> {
+    let mut depth = 0_i32;
+    for (at, tok) in cursor.tokens.iter().enumerate().skip(cursor.at) {
+        match &tok.token {
+            Token::LParen | Token::LBracket => depth += 1,
+            Token::RParen | Token::RBracket => depth -= 1,
+            Token::Word(word) if depth == 0 && word.quote_style.is_none() => {
+                let is = |text: &str| word.value.eq_ignore_ascii_case(text);
+                if is("SELECT") || is("WITH") {
+                    return Some(at);
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Whether the parentheses hold names without types.
+fn names_only(cursor: &Cursor<'_>) -> bool {
+    matches!(cursor.peek_at(2), Some(Token::Comma | Token::RParen))
+}
+
+fn named(name: String, ty: DorisType) -> ColumnDef {
+    ColumnDef { column: Column::new(name, ty), key: false, auto_increment_start: 1 }
+}
+
+/// Columns of a CREATE TABLE AS SELECT take the types of the query where none are written.
+fn take_types(defs: &mut Vec<ColumnDef>, schema: &SchemaRef) -> Result<(), SqlError> {
+    if !defs.is_empty() && defs.len() != schema.fields().len() {
+        return Err(SqlError::detail("ctas column size is not equal to the query's"));
+    }
+    let bare = defs.is_empty();
+    for (i, field) in schema.fields().iter().enumerate() {
+        let ty = match DorisType::of_field(field) {
+            Some(DorisType::Null) => DorisType::TinyInt,
+            Some(DorisType::String) if i == 0 => DorisType::Varchar(VARCHAR_MAX),
+            Some(ty) => ty,
+            None => return Err(SqlError::not_served(format!("a column of type {}", field.data_type()))),
+        };
+        if bare {
+            defs.push(named(field.name().clone(), ty));
+            defs[i].column.nullable = field.is_nullable();
+        } else if defs[i].column.ty == DorisType::Null {
+            defs[i].column.ty = ty;
+        }
+    }
+    Ok(())
+}
+
+/// What stands behind the columns.
+struct Clauses {
+    keys: Option<(KeysType, Vec<String>)>,
+    comment: String,
+    partition: Option<partition::Written>,
+    distribution: Option<Distribution>,
+    properties: BTreeMap<String, String>,
+}
+
+fn clauses(cursor: &mut Cursor<'_>) -> Result<Clauses, SqlError> {
     if cursor.eat("ENGINE") {
         cursor.expect_token(&Token::Eq)?;
         let engine = cursor.ident()?;
@@ -88,46 +211,66 @@ fn table(session: &mut Session, cursor: &mut Cursor<'_>) -> Result<StatementResu
         return Err(SqlError::not_served("CLUSTER BY"));
     }
     let comment = if cursor.eat("COMMENT") { cursor.string()? } else { String::new() };
-    if cursor.is_word("AUTO") || cursor.is_word("PARTITION") {
-        return Err(SqlError::not_served("PARTITION BY"));
-    }
+    let partition = partition::read(cursor)?;
     let distribution = distribution(cursor)?;
     if cursor.is_word("ROLLUP") {
         return Err(SqlError::not_served("ROLLUP"));
     }
-    let written = if cursor.eat("PROPERTIES") { cursor.properties()? } else { BTreeMap::new() };
-    if cursor.is_word("BROKER") || cursor.is_word("AS") {
+    let properties = if cursor.eat("PROPERTIES") { cursor.properties()? } else { BTreeMap::new() };
+    if cursor.is_word("BROKER") {
         return Err(SqlError::not_served(cursor.rest()));
     }
-    cursor.expect_end()?;
-    let (keys_type, _) = apply_keys(&mut defs, keys)?;
+    Ok(Clauses { keys, comment, partition, distribution, properties })
+}
+
+/// Checks the whole statement and makes the definition.
+fn assemble(
+    session: &Session,
+    db: String,
+    name: String,
+    mut defs: Vec<ColumnDef>,
+    clauses: Clauses,
+) -> Result<(TableSpec, Vec<PartitionSpec>), SqlError> {
+    let (keys_type, _) = apply_keys(&mut defs, clauses.keys)?;
+    let auto_increment_start = defs.iter().map(|d| d.auto_increment_start).find(|n| *n != 1).unwrap_or(1);
     let columns: Vec<Column> = defs.into_iter().map(|def| def.column).collect();
-    check_columns(&columns)?;
+    check_names(&columns)?;
+    columns.iter().try_for_each(|column| check_aggregation(column, keys_type))?;
     let decimal256 = session.variables.is_true("enable_decimal256");
     let profile = session.engine.profile();
     columns.iter().try_for_each(|c| c.ty.check_column(profile, decimal256)).map_err(SqlError::detail)?;
-    let Some((hash_columns, buckets, auto_buckets)) = distribution else {
+    let Some((hash_columns, buckets, auto_buckets)) = clauses.distribution else {
         return Err(SqlError::detail("Create olap table should contain distribution desc"));
     };
     check_distribution(&columns, keys_type, &hash_columns)?;
-    let (properties, changes) = properties::check(session.engine.as_ref(), written, keys_type, &columns)?;
-    session.engine.catalog.create_table(
-        TableSpec {
-            db,
-            name,
-            columns,
-            keys_type,
-            hash_columns,
-            buckets,
-            auto_buckets,
-            properties,
-            comment,
-            changes,
-            created_ms: session.engine.config().clock.now_ms(),
-        },
-        if_not_exists,
-    )?;
-    Ok(done())
+    let sequence = properties::sequence(&clauses.properties, keys_type, &columns)?;
+    let (properties, changes) = properties::check(session.engine.as_ref(), clauses.properties, keys_type, &columns)?;
+    let merge_on_write = properties.get("enable_unique_key_merge_on_write").is_some_and(|v| v == "true");
+    let (partitioning, partitions) = match clauses.partition {
+        None => (None, Vec::new()),
+        Some(written) => {
+            let (partitioning, partitions) = written.bind(&columns, keys_type, buckets)?;
+            (Some(partitioning), partitions)
+        }
+    };
+    let spec = TableSpec {
+        db,
+        name,
+        columns,
+        keys_type,
+        merge_on_write,
+        sequence,
+        partitioning,
+        hash_columns,
+        buckets,
+        auto_buckets,
+        properties,
+        comment: clauses.comment,
+        changes,
+        auto_increment_start,
+        created_ms: session.engine.config().clock.now_ms(),
+    };
+    Ok((spec, partitions))
 }
 
 fn column_defs(cursor: &mut Cursor<'_>) -> Result<Vec<ColumnDef>, SqlError> {
@@ -150,84 +293,13 @@ fn column_defs(cursor: &mut Cursor<'_>) -> Result<Vec<ColumnDef>, SqlError> {
     Ok(defs)
 }
 
-fn column_def(cursor: &mut Cursor<'_>) -> Result<ColumnDef, SqlError> {
-    let name = cursor.ident()?;
-    let ty = cursor.doris_type()?;
-    let mut def = ColumnDef {
-        column: Column { name, ty, nullable: true, key: false, default: DefaultValue::None, comment: String::new() },
-        key: false,
-    };
-    loop {
-        if cursor.eat("KEY") {
-            def.key = true;
-        } else if cursor.eat_all(&["NOT", "NULL"]) {
-            def.column.nullable = false;
-        } else if cursor.eat("NULL") {
-            def.column.nullable = true;
-        } else if cursor.eat("DEFAULT") {
-            def.column.default = default_value(cursor, &def.column)?;
-        } else if cursor.eat("COMMENT") {
-            def.column.comment = cursor.string()?;
-        } else if ["SUM", "MIN", "MAX", "REPLACE", "REPLACE_IF_NOT_NULL", "HLL_UNION", "BITMAP_UNION", "QUANTILE_UNION"]
-            .iter()
-            .any(|word| cursor.is_word(word))
-        {
-            return Err(SqlError::not_served("the aggregate model"));
-        } else if cursor.is_word("AUTO_INCREMENT")
-            || cursor.is_word("GENERATED")
-            || cursor.is_word("AS")
-            || cursor.is_word("ON")
-        {
-            return Err(SqlError::not_served(format!("{} columns", cursor.ident()?.to_ascii_uppercase())));
-        } else {
-            break;
-        }
-    }
-    Ok(def)
-}
-
-fn default_value(cursor: &mut Cursor<'_>, column: &Column) -> Result<DefaultValue, SqlError> {
-    if cursor.eat("NULL") {
-        return Ok(DefaultValue::Null);
-    }
-    if cursor.eat("CURRENT_TIMESTAMP") {
-        if cursor.peek() == Some(&Token::LParen) {
-            cursor.skip_group()?;
-        }
-        if !matches!(column.ty, DorisType::DateTime(_)) {
-            return Err(SqlError::detail(
-                "Types other than DATETIME and DATETIMEV2 cannot use current_timestamp as the default value",
-            ));
-        }
-        return Ok(DefaultValue::CurrentTimestamp);
-    }
-    let negative = cursor.eat_token(&Token::Minus);
-    let text = match cursor.peek() {
-        Some(Token::SingleQuotedString(text)) => text.clone(),
-        Some(Token::Number(text, _)) => text.clone(),
-        Some(Token::Word(word))
-            if word.quote_style.is_none()
-                && (word.value.eq_ignore_ascii_case("TRUE") || word.value.eq_ignore_ascii_case("FALSE")) =>
-        {
-            word.value.to_ascii_lowercase()
-        }
-        _ => return Err(SqlError::not_served("this form of DEFAULT")),
-    };
-    cursor.at += 1;
-    let text = if negative { format!("-{text}") } else { text };
-    ColumnBuilder::new(&column.ty, true)
-        .append_text(&text)
-        .map_err(|_| SqlError::detail(format!("Invalid default value for '{}': {text}", column.name)))?;
-    Ok(DefaultValue::Text(text))
-}
-
 fn keys_clause(cursor: &mut Cursor<'_>) -> Result<Option<(KeysType, Vec<String>)>, SqlError> {
     let keys_type = if cursor.eat("DUPLICATE") {
         KeysType::Duplicate
     } else if cursor.eat("UNIQUE") {
         KeysType::Unique
-    } else if cursor.is_word("AGGREGATE") {
-        return Err(SqlError::not_served("the aggregate model"));
+    } else if cursor.eat("AGGREGATE") {
+        KeysType::Aggregate
     } else {
         return Ok(None);
     };
@@ -272,7 +344,10 @@ fn apply_keys(defs: &mut [ColumnDef], clause: Option<(KeysType, Vec<String>)>) -
         Some(clause) => clause,
         None => {
             let marked: Vec<String> = defs.iter().filter(|d| d.key).map(|d| d.column.name.clone()).collect();
-            if !marked.is_empty() {
+            if defs.iter().any(|d| d.column.aggregation.is_some()) {
+                let keys = defs.iter().take_while(|d| d.column.aggregation.is_none());
+                (KeysType::Aggregate, keys.map(|d| d.column.name.clone()).collect())
+            } else if !marked.is_empty() {
                 (KeysType::Duplicate, marked)
             } else {
                 let mut names = Vec::new();
@@ -305,44 +380,10 @@ fn apply_keys(defs: &mut [ColumnDef], clause: Option<(KeysType, Vec<String>)>) -
             )));
         }
         let column = &mut defs[at].column;
-        if !column.ty.can_be_key() {
-            let kind = match column.ty {
-                DorisType::Float | DorisType::Double => {
-                    format!("Float or double can not used as a key, use decimal instead. column={name}")
-                }
-                DorisType::String => format!("String Type should not be used in key column[{name}]."),
-                _ => format!("{} can not be used as a key column[{name}]", column.ty.primitive_name()),
-            };
-            return Err(SqlError::detail(kind));
-        }
+        check_key_type(column)?;
         column.key = true;
     }
     Ok((keys_type, names.len()))
-}
-
-fn check_columns(columns: &[Column]) -> Result<(), SqlError> {
-    for (i, column) in columns.iter().enumerate() {
-        if columns[..i].iter().any(|c| c.name.eq_ignore_ascii_case(&column.name)) {
-            return Err(SqlError::coded(1060, format!("Duplicate column name '{}'", column.name)));
-        }
-        let allowed = |c: char| c.is_alphanumeric() || "_+-/?@#$%^&*\"\\, :.".contains(c);
-        if column.name.is_empty() || column.name.chars().count() > 256 || !column.name.chars().all(allowed) {
-            return Err(SqlError::coded(1166, format!("Incorrect column name '{}'", column.name)));
-        }
-        if column.name.starts_with("__DORIS_") {
-            return Err(SqlError::coded(
-                1166,
-                format!("Incorrect column name '{}', column name can't start with '__DORIS_'", column.name),
-            ));
-        }
-        if !column.nullable && column.default == DefaultValue::Null {
-            return Err(SqlError::detail(format!(
-                "Can not set null default value to non nullable column: {}",
-                column.name
-            )));
-        }
-    }
-    Ok(())
 }
 
 fn check_distribution(columns: &[Column], keys_type: KeysType, hash: &[String]) -> Result<(), SqlError> {
@@ -353,7 +394,7 @@ fn check_distribution(columns: &[Column], keys_type: KeysType, hash: &[String]) 
         let Some(column) = columns.iter().find(|c| c.name.eq_ignore_ascii_case(name)) else {
             return Err(SqlError::detail(format!("Distribution column({name}) doesn't exist.")));
         };
-        if keys_type == KeysType::Unique && !column.key {
+        if keys_type != KeysType::Duplicate && !column.key {
             return Err(SqlError::detail(format!("Distribution column[{name}] is not key column")));
         }
         if matches!(column.ty, DorisType::Float | DorisType::Double | DorisType::Json | DorisType::Variant)

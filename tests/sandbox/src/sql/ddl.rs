@@ -74,16 +74,13 @@ pub(super) fn drop(session: &mut Session, cursor: &mut Cursor<'_>) -> Result<Sta
 pub(super) fn truncate(session: &mut Session, cursor: &mut Cursor<'_>) -> Result<StatementResult, SqlError> {
     cursor.expect("TABLE")?;
     let (db, table) = table_name(session, cursor)?;
-    if cursor.is_word("PARTITION") || cursor.is_word("PARTITIONS") {
-        return Err(SqlError::not_served("TRUNCATE of partitions"));
-    }
+    let partitions = super::partition::names(cursor)?;
     cursor.eat("FORCE");
     cursor.expect_end()?;
     let engine = &session.engine;
     let table = engine.table_handle(&db, &table)?;
     let _order = engine.commit_lock.lock();
-    let first = engine.catalog.next_ids(table.spec().buckets as u64);
-    table.truncate(first, engine.config().clock.now_ms());
+    table.truncate(partitions.as_deref(), |n| engine.catalog.next_ids(n), engine.config().clock.now_ms())?;
     Ok(done())
 }
 

@@ -11,11 +11,12 @@ use futures::StreamExt;
 use super::cursor::Cursor;
 use super::ddl::table_name;
 use super::insert::{publish, report};
+use super::partition;
 use super::query::{self, QueryOptions, engine_error};
 use crate::engine::{LoadSpec, MergeType, StatementResult};
 use crate::error::SqlError;
 use crate::session::Session;
-use crate::storage::{KeysType, RowVictims, Table};
+use crate::storage::{Column, KeysType, RowVictims, SEQUENCE_COL, Table};
 use crate::types::conform_in;
 
 fn quoted(name: &str) -> String {
@@ -78,15 +79,48 @@ pub(super) async fn update(session: &mut Session, cursor: &mut Cursor<'_>) -> Re
             None => quoted(&column.name),
         })
         .collect();
-    rewrite_rows(session, &db, &table, &items, alias, predicate, MergeType::Append).await
+    let filter = Filter { partitions: None, alias, predicate };
+    rewrite_rows(session, &db, &table, items, filter, MergeType::Append).await
+}
+
+/// Which rows a statement is about.
+struct Filter {
+    partitions: Option<Vec<String>>,
+    alias: Option<String>,
+    predicate: Option<String>,
+}
+
+/// Tables that merge on read can only tell rows apart by their key.
+fn check_delete_columns(table: &Table, cursor: &Cursor<'_>) -> Result<(), SqlError> {
+    if table.keys_type() == KeysType::Duplicate || table.spec().is_mow() {
+        return Ok(());
+    }
+    let named = cursor.tokens[cursor.at..].iter().any(|tok| match &tok.token {
+        Token::Word(word) => table.column(&word.value).is_some_and(|c| !c.key),
+        _ => false,
+    });
+    if !named {
+        return Ok(());
+    }
+    let model = if table.keys_type() == KeysType::Aggregate { "Aggregate" } else { "merge-on-read Unique" };
+    Err(SqlError::detail(format!(
+        "delete predicate on value column only supports Unique table with merge-on-write enabled and Duplicate table, but Table[{}] is an {model} table.",
+        table.name()
+    )))
+}
+
+/// DELETE tells an unknown column with its own code.
+fn unknown_column(error: SqlError) -> SqlError {
+    if error.text().starts_with("Unknown column") { SqlError::coded(1054, error.text()) } else { error }
 }
 
 /// `DELETE FROM t [alias] WHERE p`
 pub(super) async fn delete(session: &mut Session, cursor: &mut Cursor<'_>) -> Result<StatementResult, SqlError> {
     cursor.expect("FROM")?;
     let (db, name) = table_name(session, cursor)?;
-    if cursor.is_word("PARTITION") || cursor.is_word("PARTITIONS") || cursor.is_word("USING") {
-        return Err(SqlError::not_served(format!("DELETE ... {}", cursor.ident()?)));
+    let partitions = partition::names(cursor)?;
+    if cursor.is_word("USING") {
+        return Err(SqlError::not_served("DELETE ... USING"));
     }
     let alias = if cursor.is_word("WHERE") || cursor.at_end() {
         None
@@ -97,17 +131,21 @@ pub(super) async fn delete(session: &mut Session, cursor: &mut Cursor<'_>) -> Re
     if cursor.at_end() {
         return Err(SqlError::detail("Where clause is not set"));
     }
-    let predicate = predicate(cursor)?;
     let table = session.engine.table_handle(&db, &name)?;
+    if let Some(partitions) = &partitions {
+        table.partition_ids(partitions)?;
+    }
+    check_delete_columns(&table, cursor)?;
+    let filter = Filter { partitions, alias, predicate: predicate(cursor)? };
     if table.keys_type() == KeysType::Unique {
         let items: Vec<String> = table.columns().iter().map(|c| quoted(&c.name)).collect();
-        return rewrite_rows(session, &db, &table, &items, alias, predicate, MergeType::Delete).await;
+        return rewrite_rows(session, &db, &table, items, filter, MergeType::Delete).await;
     }
-    let _guard = table.dml_lock.lock().await;
-    let sql = select(&db, &name, &["__sandbox_tablet__".to_owned(), "__sandbox_row__".to_owned()], alias, predicate);
+    let _guard = table.dml_lock().lock().await;
+    let sql = select(&db, &name, &["__sandbox_tablet__".to_owned(), "__sandbox_row__".to_owned()], &filter);
     let statements = super::split(&sql, session.variables.backslash_escapes())?;
     let options = QueryOptions { row_ids: true, ..QueryOptions::default() };
-    let prepared = query::prepare(session, &statements[0].tokens, &sql, &options).await?;
+    let prepared = query::prepare(session, &statements[0].tokens, &sql, &options).await.map_err(unknown_column)?;
     let epoch = prepared.epoch;
     let mut stream = prepared.stream().await?;
     let mut rows = Vec::new();
@@ -149,10 +187,12 @@ fn skip_expression(cursor: &mut Cursor<'_>) {
     }
 }
 
-fn select(db: &str, name: &str, items: &[String], alias: Option<String>, predicate: Option<String>) -> String {
-    let alias = alias.map(|a| format!(" AS {}", quoted(&a))).unwrap_or_default();
-    let filter = predicate.map(|p| format!(" WHERE {p}")).unwrap_or_default();
-    format!("SELECT {} FROM {}.{}{alias}{filter}", items.join(", "), quoted(db), quoted(name))
+fn select(db: &str, name: &str, items: &[String], filter: &Filter) -> String {
+    let names = |list: &[String]| list.iter().map(|p| quoted(p)).collect::<Vec<_>>().join(", ");
+    let partitions = filter.partitions.as_ref().map(|p| format!(" PARTITION({})", names(p))).unwrap_or_default();
+    let alias = filter.alias.as_ref().map(|a| format!(" AS {}", quoted(a))).unwrap_or_default();
+    let condition = filter.predicate.as_ref().map(|p| format!(" WHERE {p}")).unwrap_or_default();
+    format!("SELECT {} FROM {}.{}{partitions}{alias}{condition}", items.join(", "), quoted(db), quoted(name))
 }
 
 /// Reads the rows that match and writes them back, changed or as deletes, in one transaction.
@@ -160,25 +200,33 @@ async fn rewrite_rows(
     session: &mut Session,
     db: &str,
     table: &Arc<Table>,
-    items: &[String],
-    alias: Option<String>,
-    predicate: Option<String>,
+    mut items: Vec<String>,
+    filter: Filter,
     merge_type: MergeType,
 ) -> Result<StatementResult, SqlError> {
     let engine = Arc::clone(&session.engine);
-    let _guard = table.dml_lock.lock().await;
-    let sql = select(db, table.name(), items, alias, predicate);
+    let _guard = table.dml_lock().lock().await;
+    let mut targets: Vec<Column> = table.columns().to_vec();
+    let mut list = None;
+    if let Some(sequence) = table.spec().sequence.as_ref().filter(|s| s.column.is_none()) {
+        // Rows go back with the sequence they have: an equal one wins.
+        items.push(SEQUENCE_COL.to_owned());
+        targets.push(Column::new(SEQUENCE_COL, sequence.ty.clone()));
+        list = Some(targets.iter().map(|c| c.name.clone()).collect());
+    }
+    let sql = select(db, table.name(), &items, &filter);
     let statements = super::split(&sql, session.variables.backslash_escapes())?;
-    let prepared = query::prepare(session, &statements[0].tokens, &sql, &QueryOptions::default()).await?;
+    let options = QueryOptions { row_ids: list.is_some(), ..QueryOptions::default() };
+    let prepared = query::prepare(session, &statements[0].tokens, &sql, &options).await.map_err(unknown_column)?;
     let zone = session.variables.zone();
     let mut stream = prepared.stream().await?;
     let mut batches = Vec::new();
-    let fields: Vec<_> = table.columns().iter().map(|c| c.ty.storage_field(&c.name, true)).collect();
+    let fields: Vec<_> = targets.iter().map(|c| c.ty.storage_field(&c.name, true)).collect();
     let schema = Arc::new(arrow::datatypes::Schema::new(fields));
     while let Some(batch) = stream.next().await {
         let batch = batch.map_err(engine_error)?;
-        let mut columns = Vec::with_capacity(table.columns().len());
-        for (array, column) in batch.columns().iter().zip(table.columns()) {
+        let mut columns = Vec::with_capacity(targets.len());
+        for (array, column) in batch.columns().iter().zip(&targets) {
             columns.push(conform_in(array, &column.ty, &zone).map_err(SqlError::detail)?);
         }
         if batch.num_rows() > 0 {
@@ -194,13 +242,13 @@ async fn rewrite_rows(
         label: None,
         two_phase: false,
         timeout: Duration::from_secs(14_400),
-        columns: None,
+        columns: list,
         merge_type,
         source: "INSERT",
         ..LoadSpec::default()
     })?;
     for batch in batches {
-        if let Err(error) = super::insert::write_all(&engine, &txn, batch) {
+        if let Err(error) = super::insert::write_all(&engine, &txn, batch, true) {
             engine.abort_load(txn, error.text());
             return Err(error);
         }

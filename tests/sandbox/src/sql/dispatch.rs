@@ -37,7 +37,7 @@ async fn run_bare(session: &mut Session, text: &str, statement: &Statement) -> R
         "CREATE" if views::is_next(&cursor) => views::create(session, &mut cursor).await,
         "ALTER" if views::is_next(&cursor) => views::alter(session, &mut cursor).await,
         "DROP" if views::is_next(&cursor) => views::drop(session, &mut cursor),
-        "CREATE" => create::run(session, &mut cursor),
+        "CREATE" => create::run(session, &mut cursor).await,
         "DROP" => ddl::drop(session, &mut cursor),
         "SHOW" => show::run(session, &mut cursor),
         "DESC" | "DESCRIBE" if cursor.is_word("FUNCTION") => tvf::describe(session, &mut cursor).await,

@@ -8,7 +8,7 @@ use arrow::datatypes::{DataType, Field, Schema};
 use super::show::time_text;
 use crate::error::SqlError;
 use crate::session::Session;
-use crate::storage::{Table, View};
+use crate::storage::{PartitionKind, Table, View};
 use crate::types::DorisType;
 
 /// A value of a system table.
@@ -442,21 +442,28 @@ fn schemata(session: &Session) -> Rows {
 }
 
 fn partitions(session: &Session) -> Result<Rows, SqlError> {
-    let tables = all_tables(session)?;
-    Ok(tables
-        .iter()
-        .map(|table| {
-            let (count, bytes) = table.physical_size();
-            let mut row = vec![text("internal"), text(table.database()), text(table.name()), text(table.name())];
+    let mut rows: Rows = Vec::new();
+    for table in all_tables(session)? {
+        let partitioning = table.spec().partitioning.as_ref();
+        let (method, expression) = match partitioning {
+            None => ("UNPARTITIONED", None),
+            Some(p) if p.kind == PartitionKind::Range => ("RANGE", Some(p.columns.join(", "))),
+            Some(p) => ("LIST", Some(p.columns.join(", "))),
+        };
+        for (i, partition) in table.partitions().into_iter().enumerate() {
+            let mut row = vec![text("internal"), text(table.database()), text(table.name()), text(&partition.name)];
             row.push(Cell::Null);
-            row.push(number(1));
+            row.push(number(i as u64 + 1));
             row.push(number(0));
-            row.push(text("UNPARTITIONED"));
-            row.extend([Cell::Null, Cell::Null, Cell::Null, Cell::Null]);
+            row.push(text(method));
+            row.extend([Cell::Null, expression.as_ref().map_or(Cell::Null, text), Cell::Null]);
+            row.push(partitioning.map_or(Cell::Null, |_| text(partition.bounds.shown(partitioning))));
+            let (count, bytes) = (partition.rows, partition.bytes);
             row.extend([number(count), number(bytes.checked_div(count).unwrap_or(0)), number(bytes)]);
-            row
-        })
-        .collect())
+            rows.push(row);
+        }
+    }
+    Ok(rows)
 }
 
 fn variables(session: &Session) -> Rows {

@@ -12,12 +12,13 @@ use super::cursor::Cursor;
 use super::ddl::table_name;
 use super::lexer::Tok;
 use super::literal;
+use super::partition;
 use super::query::{self, QueryOptions, engine_error};
 use crate::changelog::Consumption;
-use crate::engine::{Engine, LoadOutcome, LoadSpec, MergeType, StatementResult};
+use crate::engine::{Engine, LoadOutcome, LoadSpec, MergeType, NewKeyBehavior, Overwrite, StatementResult, UpdateMode};
 use crate::error::SqlError;
 use crate::session::{LastInsert, Session};
-use crate::storage::{DELETE_SIGN, DefaultValue, Table};
+use crate::storage::{DELETE_SIGN, DefaultValue, SEQUENCE_COL, Table};
 use crate::txn::LoadTxn;
 use crate::types::{ColumnBuilder, DorisType, conform_in};
 
@@ -25,34 +26,78 @@ use crate::types::{ColumnBuilder, DorisType, conform_in};
 const VALUES_BATCH: usize = 8192;
 
 pub(super) async fn run(session: &mut Session, cursor: &mut Cursor<'_>) -> Result<StatementResult, SqlError> {
-    if cursor.is_word("OVERWRITE") {
-        return Err(SqlError::not_served("INSERT OVERWRITE"));
+    let mut into = Into::default();
+    if cursor.eat("OVERWRITE") {
+        into.overwrite = Overwrite::Targets;
+        cursor.eat("INTO");
+    } else {
+        cursor.expect("INTO")?;
     }
-    cursor.expect("INTO")?;
     cursor.eat("TABLE");
     let (db, name) = table_name(session, cursor)?;
-    if cursor.is_word("PARTITION") || cursor.is_word("PARTITIONS") || cursor.is_word("TEMPORARY") {
-        return Err(SqlError::not_served("INSERT into named partitions"));
+    let every = cursor.is_word("PARTITION") && cursor.peek_at(2) == Some(&Token::Mul);
+    if every && into.overwrite == Overwrite::Targets {
+        cursor.at += 1;
+        cursor.skip_group()?;
+        into.overwrite = Overwrite::Touched;
+    } else {
+        into.partitions = partition::names(cursor)?;
     }
-    let mut label = None;
-    let mut columns = None;
     loop {
         if cursor.is_word("WITH") && cursor.is_word_at(1, "LABEL") {
             cursor.at += 2;
-            label = Some(match cursor.peek() {
+            into.label = Some(match cursor.peek() {
                 Some(Token::SingleQuotedString(_)) => cursor.string()?,
                 _ => label_name(cursor)?,
             });
-        } else if cursor.peek() == Some(&Token::LParen) && columns.is_none() && !opens_query(cursor) {
-            columns = Some(cursor.ident_list()?);
+        } else if cursor.peek() == Some(&Token::LParen) && into.columns.is_none() && !opens_query(cursor) {
+            into.columns = Some(cursor.ident_list()?);
         } else {
             break;
         }
     }
+    write(session, cursor, &db, &name, into).await
+}
+
+/// Fills a table with the query at the cursor.
+pub(super) async fn fill(
+    session: &mut Session,
+    cursor: &mut Cursor<'_>,
+    db: &str,
+    name: &str,
+) -> Result<StatementResult, SqlError> {
+    write(session, cursor, db, name, Into::default()).await
+}
+
+/// What stands between INSERT and the rows.
+#[derive(Default)]
+struct Into {
+    label: Option<String>,
+    columns: Option<Vec<String>>,
+    partitions: Option<Vec<String>>,
+    overwrite: Overwrite,
+}
+
+async fn write(
+    session: &mut Session,
+    cursor: &mut Cursor<'_>,
+    db: &str,
+    name: &str,
+    into: Into,
+) -> Result<StatementResult, SqlError> {
     let engine = Arc::clone(&session.engine);
-    let table = engine.table_handle(&db, &name)?;
-    table.check_columns(columns.as_deref())?;
-    let targets = targets(&table, columns.as_deref())?;
+    let table = engine.table_handle(db, name)?;
+    let strict = session.variables.is_true("enable_insert_strict");
+    // Without a column list, or on other models, the variable changes nothing.
+    let partial = session.variables.is_true("enable_unique_key_partial_update")
+        && table.spec().is_mow()
+        && into.overwrite == Overwrite::No
+        && into.columns.is_some();
+    if let Some(partitions) = &into.partitions {
+        table.partition_ids(partitions)?;
+    }
+    table.check_columns(into.columns.as_deref(), partial)?;
+    let targets = targets(&table, into.columns.as_deref())?;
     let is_values = cursor.is_word("VALUES") || cursor.is_word("VALUE");
     // Everything that can be refused without rows is refused before a transaction takes the label.
     let mut consumption = Consumption::default();
@@ -77,18 +122,22 @@ pub(super) async fn run(session: &mut Session, cursor: &mut Cursor<'_>) -> Resul
     };
     let timeout = session.variables.number("insert_timeout").unwrap_or(14_400);
     let txn = engine.begin_load(LoadSpec {
-        db: db.clone(),
-        table: name.clone(),
-        label,
+        db: db.to_owned(),
+        table: name.to_owned(),
+        label: into.label,
         two_phase: false,
         timeout: Duration::from_secs(timeout),
-        columns,
+        columns: into.columns,
         merge_type: MergeType::Append,
         source: "INSERT",
+        update_mode: if partial { UpdateMode::FixedColumns } else { UpdateMode::Upsert },
+        new_key: if strict { NewKeyBehavior::Error } else { NewKeyBehavior::Append },
+        partitions: into.partitions,
+        overwrite: into.overwrite,
         ..LoadSpec::default()
     })?;
     let written = match source {
-        Source::Values(batches) => batches.into_iter().try_for_each(|batch| write_all(&engine, &txn, batch)),
+        Source::Values(batches) => batches.into_iter().try_for_each(|batch| write_all(&engine, &txn, batch, strict)),
         Source::Query(prepared) => copy_rows(session, &engine, &txn, *prepared, &targets).await,
     };
     if let Err(error) = written {
@@ -97,7 +146,7 @@ pub(super) async fn run(session: &mut Session, cursor: &mut Cursor<'_>) -> Resul
     }
     let now = engine.config().clock.now_ms();
     let outcome = consumption.commit(now, publish(&engine, txn)).await?;
-    Ok(report(session, outcome, &db, &name))
+    Ok(report(session, outcome, db, name))
 }
 
 enum Source {
@@ -145,6 +194,12 @@ pub(super) fn targets(table: &Table, columns: Option<&[String]>) -> Result<Vec<T
     list.iter()
         .map(|name| match table.column(name) {
             Some(column) => Ok(of(column)),
+            None if name.eq_ignore_ascii_case(SEQUENCE_COL) && table.sequence_type().is_some() => Ok(Target {
+                name: SEQUENCE_COL.to_owned(),
+                ty: table.sequence_type().cloned().unwrap_or(DorisType::BigInt),
+                nullable: true,
+                default: DefaultValue::Null,
+            }),
             None if name.eq_ignore_ascii_case(DELETE_SIGN) => Ok(Target {
                 name: DELETE_SIGN.to_owned(),
                 ty: DorisType::TinyInt,
@@ -236,9 +291,14 @@ fn column_count(given: usize, wanted: usize) -> SqlError {
 fn append_default(builder: &mut ColumnBuilder, target: &Target, session: &Session) -> Result<bool, SqlError> {
     match &target.default {
         DefaultValue::Text(text) => Ok(builder.append_text(text).is_ok()),
-        DefaultValue::CurrentTimestamp => {
-            let now = query::now_text(session, 6);
+        DefaultValue::CurrentTimestamp(digits) => {
+            let now = query::now_text(session, *digits);
             Ok(builder.append_text(&now).is_ok())
+        }
+        DefaultValue::Empty => Err(SqlError::not_served("DEFAULT for a state in VALUES; leave the column out")),
+        DefaultValue::CurrentDate => {
+            let now = query::now_text(session, 0);
+            Ok(builder.append_text(&now[..10]).is_ok())
         }
         DefaultValue::Null | DefaultValue::None if target.nullable => {
             builder.append_null();
@@ -308,16 +368,16 @@ async fn copy_rows(
             &arrow::array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows())),
         )
         .map_err(SqlError::detail)?;
-        write_all(engine, txn, batch)?;
+        write_all(engine, txn, batch, strict)?;
     }
     Ok(())
 }
 
-/// Writes a batch of which the table must take every row.
-pub(super) fn write_all(engine: &Engine, txn: &LoadTxn, batch: RecordBatch) -> Result<(), SqlError> {
+/// Writes a batch; in strict mode the table must take every row.
+pub(super) fn write_all(engine: &Engine, txn: &LoadTxn, batch: RecordBatch, strict: bool) -> Result<(), SqlError> {
     match engine.write_load(txn, batch)?.first() {
-        None => Ok(()),
-        Some(refused) => Err(filtered(&refused.reason)),
+        Some(refused) if strict => Err(filtered(&refused.reason)),
+        _ => Ok(()),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Doris SQL: lexing, the statements, queries through DataFusion with Doris's meaning.
 
 mod changes;
+mod column_def;
 mod columns;
 mod create;
 mod cursor;
@@ -16,6 +17,7 @@ mod insert;
 mod lexer;
 mod literal;
 mod output;
+mod partition;
 mod planner;
 mod properties;
 mod provider;

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use crate::changelog;
 use crate::engine::Engine;
 use crate::error::SqlError;
-use crate::storage::{ChangeConfig, Column, KeysType};
+use crate::storage::{ChangeConfig, Column, KeysType, SequenceSpec, fits_sequence};
+use crate::types::parse_type;
 
 /// Properties that are kept and printed and do not change results.
 const KEPT: &[&str] = &[
@@ -14,6 +15,10 @@ const KEPT: &[&str] = &[
     "compaction_policy",
     "compression",
     "disable_auto_compaction",
+    "dynamic_partition.enable",
+    "enable_unique_key_skip_bitmap_column",
+    "function_column.sequence_col",
+    "function_column.sequence_type",
     "enable_single_replica_compaction",
     "estimate_partition_size",
     "file_cache_ttl_seconds",
@@ -95,9 +100,15 @@ pub(super) fn check(
                     .parse::<u64>()
                     .map_err(|_| SqlError::detail(format!("Invalid value for property {key}: {value}")))?;
             }
+            "dynamic_partition.enable" if boolean(key, value)? => {
+                return Err(SqlError::not_served("property dynamic_partition.enable=true"));
+            }
+            "enable_unique_key_skip_bitmap_column" if boolean(key, value)? && !merge_on_write => {
+                return Err(SqlError::detail(format!("{key} is only supported on unique tables with merge-on-write")));
+            }
             key if KEPT.contains(&key) => {}
             key if changelog::owns_property(profile, key, value)? => {}
-            key if key.starts_with("function_column.") || key.starts_with("dynamic_partition.") => {
+            key if key.starts_with("dynamic_partition.") => {
                 return Err(SqlError::not_served(format!("property {key}")));
             }
             _ => return Err(unknown(key, value)),
@@ -132,4 +143,37 @@ pub(super) fn check(
         out.insert("replication_allocation".to_owned(), format!("tag.location.default: {number}"));
     }
     Ok((out, changes))
+}
+
+/// The sequence column that the written properties ask for.
+pub(super) fn sequence(
+    written: &BTreeMap<String, String>,
+    keys_type: KeysType,
+    columns: &[Column],
+) -> Result<Option<SequenceSpec>, SqlError> {
+    let named = written.get("function_column.sequence_col");
+    let typed = written.get("function_column.sequence_type");
+    if named.is_none() && typed.is_none() {
+        return Ok(None);
+    }
+    if keys_type != KeysType::Unique {
+        return Err(SqlError::detail("sequence column only support UNIQUE_KEYS"));
+    }
+    if named.is_some() && typed.is_some() {
+        return Err(SqlError::detail("sequence_col and sequence_type cannot be set at the same time"));
+    }
+    let spec = if let Some(name) = named {
+        let column = columns
+            .iter()
+            .find(|c| c.name.eq_ignore_ascii_case(name))
+            .ok_or_else(|| SqlError::detail(format!("The specified sequence column[{name}] not exists")))?;
+        SequenceSpec { ty: column.ty.clone(), column: Some(column.name.clone()) }
+    } else {
+        let ty = parse_type(typed.map_or("", String::as_str)).map_err(SqlError::detail)?;
+        SequenceSpec { ty, column: None }
+    };
+    if !fits_sequence(&spec.ty) {
+        return Err(SqlError::detail("Sequence type only support integer types and date types"));
+    }
+    Ok(Some(spec))
 }

@@ -294,10 +294,8 @@ impl Binder<'_> {
     }
 
     fn table(&mut self, table: &Arc<Table>, spec: &ScanSpec) -> Result<(Relation, Vec<String>), SqlError> {
-        if let Some(partitions) = &spec.partitions
-            && let Some(unknown) = partitions.iter().find(|p| !p.eq_ignore_ascii_case(table.name()))
-        {
-            return Err(SqlError::detail(format!("Partition: {unknown} is not exists on table {}", table.name())));
+        if let Some(partitions) = &spec.partitions {
+            table.partition_ids(partitions)?;
         }
         let show_hidden = self.session.variables.is_true("show_hidden_columns");
         let wanted = Wanted { named: &self.named, show_hidden };
@@ -319,6 +317,9 @@ impl Binder<'_> {
                 return Err(SqlError::detail(format!("Invalid tablet id: {unknown} for table {}", table.name())));
             }
             snapshot.tablets.retain(|t| ids.contains(&t.id));
+        }
+        if let Some(names) = &spec.partitions {
+            snapshot.tablets.retain(|t| names.iter().any(|name| name.eq_ignore_ascii_case(&t.partition)));
         }
         let row_lsn = self.session.engine.profile() == Profile::V5_0Changelog;
         let Shown { schema, hidden } =
@@ -407,7 +408,11 @@ pub(crate) async fn plan_tablets(
             found.join(" ")
         )));
     }
-    let ids = scan.and_then(|s| s.tablets);
+    let (ids, partitions) = scan.map(|s| (s.tablets, s.partitions)).unwrap_or_default();
+    let chosen = |t: &TabletInfo| {
+        ids.as_ref().is_none_or(|ids| ids.contains(&t.id))
+            && partitions.as_ref().is_none_or(|names| names.iter().any(|p| p.eq_ignore_ascii_case(&t.partition)))
+    };
     let tablets = engine.tablets(db, table)?;
-    Ok(tablets.into_iter().filter(|t| ids.as_ref().is_none_or(|ids| ids.contains(&t.id))).collect())
+    Ok(tablets.into_iter().filter(chosen).collect())
 }

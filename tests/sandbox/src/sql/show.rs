@@ -380,17 +380,18 @@ fn transaction(session: &Session, cursor: &mut Cursor<'_>) -> Result<StatementRe
     ];
     let time = |ms: Option<i64>| ms.map(|ms| time_text(session, ms));
     let rows = views.into_iter().map(|view| {
-        let committed = view.finished_ms.filter(|_| view.state == crate::txn::TxnState::Visible);
+        let visible = view.finished_ms.filter(|_| view.state == crate::txn::TxnState::Visible);
+        let coordinator = view.coordinator();
         vec![
             cell(view.id),
             Some(view.label),
-            cell("FE: 127.0.0.1"),
+            cell(coordinator),
             cell(view.state),
             cell(if view.source == "INSERT" { "INSERT_STREAMING" } else { view.source }),
             time(Some(view.prepared_ms)),
             time(view.precommitted_ms),
-            time(committed),
-            time(committed),
+            time(view.committed_ms),
+            time(visible),
             time(view.finished_ms),
             Some(view.reason.clone()),
             cell(0),

@@ -11,7 +11,10 @@ use super::show::{Filter, Row, cell, time_text};
 use crate::engine::{Profile, StatementResult};
 use crate::error::SqlError;
 use crate::session::Session;
-use crate::storage::{COMMIT_TSO_COL, Column, DELETE_SIGN, DefaultValue, KeysType, ROW_LSN_COL, Table, VERSION_COL};
+use crate::storage::{
+    COMMIT_TSO_COL, Column, DELETE_SIGN, DefaultValue, KeysType, PartitionKind, ROW_LSN_COL, SEQUENCE_COL, Table,
+    VERSION_COL,
+};
 use crate::types::DorisType;
 
 fn from_database(session: &Session, cursor: &mut Cursor<'_>) -> Result<String, SqlError> {
@@ -66,30 +69,28 @@ fn from_table(session: &Session, cursor: &mut Cursor<'_>) -> Result<(String, Arc
 }
 
 /// One line of DESC: hidden columns only when they are shown.
-fn described(session: &Session, table: &Table) -> Vec<(Column, &'static str)> {
-    let value_extra = match table.keys_type() {
-        KeysType::Duplicate | KeysType::Unique => "NONE",
-    };
-    let mut out: Vec<(Column, &'static str)> =
-        table.columns().iter().map(|c| (c.clone(), if c.key { "" } else { value_extra })).collect();
+fn described(session: &Session, table: &Table) -> Vec<(Column, String)> {
+    let mut out: Vec<(Column, String)> =
+        table.columns().iter().map(|c| (c.clone(), c.extra(table.keys_type()))).collect();
     if session.variables.is_true("show_hidden_columns") {
-        let hidden = |name: &str, ty: DorisType| Column {
-            name: name.to_owned(),
-            ty,
-            nullable: false,
-            key: false,
-            default: DefaultValue::Text("0".to_owned()),
-            comment: String::new(),
+        let hidden = |name: &str, ty: DorisType| {
+            let mut column = Column::new(name, ty);
+            column.nullable = false;
+            column.default = DefaultValue::Text("0".to_owned());
+            (column, "NONE".to_owned())
         };
         if table.keys_type() == KeysType::Unique {
-            out.push((hidden(DELETE_SIGN, DorisType::TinyInt), "NONE"));
-            out.push((hidden(VERSION_COL, DorisType::BigInt), "NONE"));
+            out.push(hidden(DELETE_SIGN, DorisType::TinyInt));
+            out.push(hidden(VERSION_COL, DorisType::BigInt));
+        }
+        if let Some(ty) = table.sequence_type() {
+            out.push((Column::new(SEQUENCE_COL, ty.clone()), "NONE".to_owned()));
         }
         if table.spec().changes.is_some() {
-            out.push((hidden(COMMIT_TSO_COL, DorisType::BigInt), "NONE"));
+            out.push(hidden(COMMIT_TSO_COL, DorisType::BigInt));
             let row_lsn = session.engine.profile() == Profile::V5_0Changelog;
             if row_lsn && table.keys_type() == KeysType::Duplicate {
-                out.push((hidden(ROW_LSN_COL, DorisType::BigInt), "NONE"));
+                out.push(hidden(ROW_LSN_COL, DorisType::BigInt));
             }
         }
     }
@@ -128,7 +129,7 @@ pub(super) fn columns(session: &Session, cursor: &mut Cursor<'_>, full: bool) ->
     let yes = |c: &Column| if c.nullable { "YES" } else { "NO" };
     let key = |c: &Column| if c.key { "YES" } else { "" };
     let (names, mut rows): (Vec<&str>, Vec<Row>) = if full {
-        let row = |(c, _): &(Column, &str)| {
+        let row = |(c, _): &(Column, String)| {
             vec![
                 cell(&c.name),
                 cell(c.ty.desc_name()),
@@ -146,7 +147,7 @@ pub(super) fn columns(session: &Session, cursor: &mut Cursor<'_>, full: bool) ->
             described.iter().map(row).collect(),
         )
     } else {
-        let row = |(c, _): &(Column, &str)| {
+        let row = |(c, _): &(Column, String)| {
             vec![cell(&c.name), cell(c.ty.desc_name()), cell(yes(c)), cell(key(c)), default_text(c), cell("")]
         };
         (vec!["Field", "Type", "Null", "Key", "Default", "Extra"], described.iter().map(row).collect())
@@ -168,11 +169,21 @@ pub(super) fn create_text(table: &Table) -> String {
         .columns
         .iter()
         .map(|c| {
-            let mut line =
-                format!("  {} {} {}", quote(&c.name), type_text(&c.ty), if c.nullable { "NULL" } else { "NOT NULL" });
+            let mut line = format!("  {} {}", quote(&c.name), type_text(&c.ty));
+            if let Some(how) = c.aggregation {
+                line.push_str(&format!(" {}", how.name()));
+            }
+            line.push_str(if c.nullable { " NULL" } else { " NOT NULL" });
+            if c.auto_increment {
+                line.push_str(&format!(" AUTO_INCREMENT({})", spec.auto_increment_start));
+            }
             match &c.default {
                 DefaultValue::Text(text) => line.push_str(&format!(" DEFAULT \"{}\"", escaped(text))),
-                DefaultValue::CurrentTimestamp => line.push_str(" DEFAULT CURRENT_TIMESTAMP"),
+                DefaultValue::CurrentTimestamp(0) => line.push_str(" DEFAULT CURRENT_TIMESTAMP"),
+                DefaultValue::CurrentTimestamp(p) => line.push_str(&format!(" DEFAULT CURRENT_TIMESTAMP({p})")),
+                DefaultValue::Empty if c.ty == DorisType::Hll => line.push_str(" DEFAULT HLL_EMPTY"),
+                DefaultValue::Empty => line.push_str(" DEFAULT BITMAP_EMPTY"),
+                DefaultValue::CurrentDate => line.push_str(" DEFAULT CURRENT_DATE"),
                 DefaultValue::Null => line.push_str(" DEFAULT NULL"),
                 DefaultValue::None => {}
             }
@@ -187,6 +198,13 @@ pub(super) fn create_text(table: &Table) -> String {
     out.push_str(&format!("{}({keys})\n", spec.keys_type.ddl_name()));
     if !spec.comment.is_empty() {
         out.push_str(&format!("COMMENT '{}'\n", spec.comment.replace('\'', "''")));
+    }
+    if let Some(partitioning) = &spec.partitioning {
+        let kind = if partitioning.kind == PartitionKind::Range { "RANGE" } else { "LIST" };
+        let columns = list(partitioning.columns.iter().map(String::as_str).collect());
+        let parts: Vec<String> =
+            table.partitions().iter().map(|p| format!("PARTITION {} {}", p.name, p.bounds.ddl())).collect();
+        out.push_str(&format!("PARTITION BY {kind}({columns})\n({})\n", parts.join(",\n")));
     }
     let buckets = if spec.auto_buckets { "AUTO".to_owned() } else { spec.buckets.to_string() };
     if spec.hash_columns.is_empty() {
@@ -301,45 +319,48 @@ pub(super) fn partitions(session: &Session, cursor: &mut Cursor<'_>) -> Result<S
         "CommittedVersion",
         "RowCount",
     ];
-    let (version, time) = table.version();
     let spec = table.spec();
     let distribution = if spec.hash_columns.is_empty() { "RANDOM".to_owned() } else { spec.hash_columns.join(", ") };
-    let rows: u64 = table.tablets().iter().map(|t| t.rows).sum();
-    let mut rows = vec![vec![
-        cell(table.partition_id()),
-        cell(table.name()),
-        cell(version),
-        cell(time_text(session, time)),
-        cell("NORMAL"),
-        cell(""),
-        cell(""),
-        cell(distribution),
-        cell(spec.buckets),
-        cell(1),
-        cell("HDD"),
-        cell("9999-12-31 23:59:59"),
-        cell(""),
-        None,
-        cell(format!("{} B", table.physical_size().1)),
-        cell(false),
-        cell("tag.location.default: 1"),
-        cell(true),
-        cell(true),
-        None,
-        cell(version),
-        cell(rows),
-    ]];
+    let key = spec.partitioning.as_ref().map(|p| p.columns.join(", ")).unwrap_or_default();
+    let mut rows: Vec<Row> = table
+        .partitions()
+        .into_iter()
+        .map(|p| {
+            vec![
+                cell(p.id),
+                cell(p.name),
+                cell(p.version),
+                cell(time_text(session, p.version_time_ms)),
+                cell("NORMAL"),
+                cell(&key),
+                cell(p.bounds.shown(spec.partitioning.as_ref())),
+                cell(&distribution),
+                cell(p.buckets),
+                cell(1),
+                cell("HDD"),
+                cell("9999-12-31 23:59:59"),
+                cell(""),
+                None,
+                cell(format!("{} B", p.bytes)),
+                cell(false),
+                cell("tag.location.default: 1"),
+                cell(true),
+                cell(true),
+                None,
+                cell(p.version),
+                cell(p.rows),
+            ]
+        })
+        .collect();
     filter.apply(&names, &mut rows, 1)?;
     text_rows(&names, rows)
 }
 
 pub(super) fn tablets(session: &Session, cursor: &mut Cursor<'_>) -> Result<StatementResult, SqlError> {
     let (_, table) = from_table(session, cursor)?;
-    if cursor.eat("PARTITION") || cursor.eat("PARTITIONS") {
-        let unknown = cursor.ident_list()?.into_iter().find(|p| !p.eq_ignore_ascii_case(table.name()));
-        if let Some(unknown) = unknown {
-            return Err(SqlError::detail(format!("Partition: {unknown} is not exists on table {}", table.name())));
-        }
+    let partitions = super::partition::names(cursor)?;
+    if let Some(partitions) = &partitions {
+        table.partition_ids(partitions)?;
     }
     cursor.expect_end()?;
     let names = [
@@ -368,6 +389,7 @@ pub(super) fn tablets(session: &Session, cursor: &mut Cursor<'_>) -> Result<Stat
     let rows = table
         .tablets()
         .into_iter()
+        .filter(|t| partitions.as_ref().is_none_or(|names| names.iter().any(|p| p.eq_ignore_ascii_case(&t.partition))))
         .map(|t| {
             vec![
                 cell(t.id),

@@ -14,6 +14,7 @@ use crate::types::{TextStyle, text_value};
 mod changes;
 mod fences;
 mod history;
+mod models;
 mod refusals;
 mod selects;
 mod statements;

@@ -106,7 +106,7 @@ const NUMBERS: &[&str] = &[
 ];
 
 /// Variables that would change results in ways the sandbox does not serve: only the default is accepted.
-const FIXED: &[&str] = &["enable_unique_key_partial_update", "group_commit"];
+const FIXED: &[&str] = &["group_commit"];
 
 /// The variables of one session.
 #[derive(Debug, Clone)]

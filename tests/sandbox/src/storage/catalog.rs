@@ -10,7 +10,9 @@ use parking_lot::RwLock;
 
 pub use self::views::{OnExisting, View, ViewColumn};
 use self::views::wrong_object;
-use super::table::{Table, TableSpec};
+use super::definition::TableSpec;
+use super::partition::{Bounds, PartitionSpec};
+use super::table::{Table, table_ids};
 use crate::error::SqlError;
 
 /// Databases every server has; they hold no user tables.
@@ -131,11 +133,16 @@ impl Catalog {
         })
     }
 
-    /// Creates a table; `false` when it was there and `if_not_exists`.
+    /// Creates a table; `false` when it was there and `if_not_exists`. Without partitioning `partitions` is empty.
     ///
     /// # Errors
     /// 1049, 1050, or a bad name.
-    pub fn create_table(&self, spec: TableSpec, if_not_exists: bool) -> Result<bool, SqlError> {
+    pub fn create_table(
+        &self,
+        spec: TableSpec,
+        mut partitions: Vec<PartitionSpec>,
+        if_not_exists: bool,
+    ) -> Result<bool, SqlError> {
         check_name("table", &spec.name)?;
         if is_system(&spec.db) {
             return Err(SqlError::detail(format!("Access denied for user to database '{}'", spec.db)));
@@ -149,8 +156,11 @@ impl Catalog {
                 Err(SqlError::coded(1050, format!("Table '{}' already exists", spec.name)))
             };
         }
-        let first_id = self.next_ids(2 + spec.buckets as u64);
-        let table = Table::new(spec, first_id)?;
+        if spec.partitioning.is_none() {
+            partitions = vec![PartitionSpec { name: spec.name.clone(), bounds: Bounds::All, buckets: spec.buckets }];
+        }
+        let first_id = self.next_ids(table_ids(&partitions));
+        let table = Table::new(spec, partitions, first_id);
         database.tables.insert(table.name().to_owned(), Arc::new(table));
         Ok(true)
     }

@@ -12,19 +12,19 @@ use crate::changelog::ChangeBatch;
 impl Table {
     /// Recorded changes with a TSO in `[from, to)`, in commit order.
     pub(crate) fn changes(&self, from: i64, to: i64) -> Vec<Arc<ChangeBatch>> {
-        let state = self.state.read();
+        let state = self.shared.state.read();
         window(&state.changes, from, to)
     }
 
     /// The table at its current version and, of the same moment, the changes recorded with a TSO of at least `from`.
     pub(crate) fn snapshot_with_changes(&self, from: i64) -> (Snapshot, Vec<Arc<ChangeBatch>>) {
-        let state = self.state.read();
+        let state = self.shared.state.read();
         (self.snapshot_of(&state), window(&state.changes, from, i64::MAX))
     }
 
     /// Forgets the change records with a TSO below `before`; the rows stay.
     pub(crate) fn expire(&self, before: i64) {
-        let mut state = self.state.write();
+        let mut state = self.shared.state.write();
         if before > state.expired_before {
             state.expired_before = before;
             let keep = state.changes.partition_point(|batch| batch.tso < before);
@@ -34,7 +34,7 @@ impl Table {
 
     /// The TSO up to which change records were cleaned up.
     pub(crate) fn expired_before(&self) -> i64 {
-        self.state.read().expired_before
+        self.shared.state.read().expired_before
     }
 }
 

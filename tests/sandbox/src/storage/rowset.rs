@@ -32,6 +32,8 @@ pub struct Rowset {
     pub batch: RecordBatch,
     /// Some row carries the delete sign.
     pub has_delete_sign: bool,
+    /// Version that wrote each row, where a merge brought several together.
+    pub versions: Option<ArrayRef>,
 }
 
 /// A rowset and when its rows died; `None`: all alive.
@@ -48,6 +50,8 @@ pub struct TabletSnapshot {
     pub id: u64,
     /// Its position in the table.
     pub index: u32,
+    /// Name of its partition.
+    pub partition: Arc<str>,
     /// Its rowsets, oldest first.
     pub rowsets: Vec<RowsetEntry>,
 }
@@ -108,8 +112,8 @@ impl RowsetEntry {
             .iter()
             .map(|field| {
                 Ok(match field.name().as_str() {
-                    VERSION_COL => Arc::new(Int64Array::from_value(self.rowset.version as i64, rows)) as ArrayRef,
-                    COMMIT_TSO_COL => Arc::new(Int64Array::from_value(self.rowset.tso, rows)),
+                    VERSION_COL => self.rowset.row_versions(),
+                    COMMIT_TSO_COL => Arc::new(Int64Array::from_value(self.rowset.tso, rows)) as ArrayRef,
                     ROW_LSN_COL => {
                         Arc::new(Int64Array::from_iter_values((0..rows as i64).map(|row| self.rowset.first_lsn + row)))
                     }

@@ -1,55 +1,26 @@
-//! One table: its definition and the state that commits change.
+//! One table: a handle with its definition, and the state that commits change.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Int8Array, RecordBatch};
-use arrow::datatypes::{DataType, Schema, SchemaRef};
+use arrow::array::RecordBatch;
 use parking_lot::RwLock;
 
-use super::key::BuildIdentity;
-use super::rowset::{Rowset, RowsetEntry, Snapshot, TabletSnapshot, any_delete_sign};
-use super::{Column, DELETE_SIGN, DefaultValue, KeysType, LoadBuffer, delete_sign_field};
+use super::complete::{AutoIncrement, WritePlan, buffer_schema, complete};
+use super::definition::{Definition, TableSpec};
+use super::key::{BuildIdentity, hash_keys};
+use super::partial::{self, Partial};
+use super::partition::{Bounds, PartitionSpec, PartitionView, Router};
+use super::rowset::{Rowset, RowsetEntry, Snapshot, TabletSnapshot, any_delete_sign, delete_sign};
+use super::{Column, KeysType, LoadBuffer};
 use crate::changelog::ChangeBatch;
 use crate::engine::{TableMeta, TabletInfo};
 use crate::error::SqlError;
-use crate::types::{ColumnBuilder, DorisType, SessionZone, format_datetime};
+use crate::txn::Overwrite;
+use crate::types::DorisType;
 
-/// Whether and how changes are recorded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ChangeConfig {
-    /// `need_historical_value`: updates and deletes keep the image before them.
-    pub before_image: bool,
-    /// `ttl_seconds`: age at which records expire; `None` where the build does not clean up.
-    pub ttl_seconds: Option<i64>,
-}
-
-/// Definition of a table to create.
-#[derive(Debug, Clone)]
-pub struct TableSpec {
-    /// Database.
-    pub db: String,
-    /// Name.
-    pub name: String,
-    /// Columns, key columns first.
-    pub columns: Vec<Column>,
-    /// Key model.
-    pub keys_type: KeysType,
-    /// Distribution columns, empty for RANDOM.
-    pub hash_columns: Vec<String>,
-    /// Buckets.
-    pub buckets: usize,
-    /// `BUCKETS AUTO` was written.
-    pub auto_buckets: bool,
-    /// All properties, with defaults filled in.
-    pub properties: BTreeMap<String, String>,
-    /// Comment.
-    pub comment: String,
-    /// Change recording.
-    pub changes: Option<ChangeConfig>,
-    /// Creation time, milliseconds.
-    pub created_ms: i64,
-}
+/// Ids of a tablet: its own and that of its replica.
+const IDS_PER_TABLET: u64 = 2;
 
 /// Rows to kill, `(tablet index, rowset << 32 | row)`, found by a scan of one epoch.
 #[derive(Debug)]
@@ -60,29 +31,45 @@ pub struct RowVictims {
     pub rows: Vec<(u32, u64)>,
 }
 
-/// A table.
+/// A table as it was defined when the handle was made; its rows are those of now.
 #[derive(Debug)]
 pub struct Table {
     id: u64,
-    partition_id: u64,
-    spec: TableSpec,
-    schema: SchemaRef,
+    pub(super) def: Arc<Definition>,
+    pub(super) shared: Arc<Shared>,
+}
+
+/// What all handles of a table share.
+#[derive(Debug)]
+pub(super) struct Shared {
     pub(super) state: RwLock<TableState>,
     /// Serialises UPDATE and DELETE statements, which read before they write.
-    pub(crate) dml_lock: tokio::sync::Mutex<()>,
+    pub(super) dml_lock: tokio::sync::Mutex<()>,
+    pub(super) auto: AutoIncrement,
 }
 
 #[derive(Debug)]
 pub(super) struct TableState {
+    pub(super) def: Arc<Definition>,
     pub(super) version: u64,
     pub(super) version_time_ms: i64,
     pub(super) epoch: u64,
-    pub(super) tablets: Vec<Tablet>,
+    pub(super) partitions: Vec<Partition>,
     /// Change records, in commit order.
     pub(super) changes: Vec<Arc<ChangeBatch>>,
     /// Change records with a smaller TSO were cleaned up.
     pub(super) expired_before: i64,
-    dropped: bool,
+    pub(super) dropped: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Partition {
+    pub(super) id: u64,
+    pub(super) name: Arc<str>,
+    pub(super) bounds: Bounds,
+    pub(super) version: u64,
+    pub(super) version_time_ms: i64,
+    pub(super) tablets: Vec<Tablet>,
 }
 
 /// Place of a row in a tablet.
@@ -106,29 +93,74 @@ impl Tablet {
     }
 }
 
+impl Partition {
+    /// A partition without rows; its ids start at `first_id`.
+    pub(super) fn new(spec: PartitionSpec, first_id: u64, now_ms: i64) -> Self {
+        let tablets = (0..spec.buckets as u64).map(|i| Tablet::new(first_id + 1 + i * IDS_PER_TABLET)).collect();
+        Self { id: first_id, name: spec.name.into(), bounds: spec.bounds, version: 1, version_time_ms: now_ms, tablets }
+    }
+
+    /// The definition of this partition again.
+    pub(super) fn spec(&self) -> PartitionSpec {
+        PartitionSpec { name: self.name.to_string(), bounds: self.bounds.clone(), buckets: self.tablets.len() }
+    }
+}
+
+/// Ids that a partition of so many buckets takes.
+pub(super) fn ids_of(buckets: usize) -> u64 {
+    1 + buckets as u64 * IDS_PER_TABLET
+}
+
+/// Ids that a table takes.
+pub(super) fn table_ids(partitions: &[PartitionSpec]) -> u64 {
+    1 + partitions.iter().map(|p| ids_of(p.buckets)).sum::<u64>()
+}
+
+impl TableState {
+    pub(super) fn tablets(&self) -> impl Iterator<Item = &Tablet> {
+        self.partitions.iter().flat_map(|p| &p.tablets)
+    }
+
+    pub(super) fn tablets_mut(&mut self) -> impl Iterator<Item = &mut Tablet> {
+        self.partitions.iter_mut().flat_map(|p| &mut p.tablets)
+    }
+
+    pub(super) fn partition(&self, name: &str) -> Option<usize> {
+        self.partitions.iter().position(|p| p.name.eq_ignore_ascii_case(name))
+    }
+}
+
 impl Table {
-    pub(super) fn new(spec: TableSpec, first_id: u64) -> Result<Self, SqlError> {
-        let mut fields: Vec<_> = spec.columns.iter().map(Column::field).collect();
-        if spec.keys_type == KeysType::Unique {
-            fields.push(delete_sign_field());
-        }
-        let tablets = (0..spec.buckets as u64).map(|i| Tablet::new(first_id + 2 + i)).collect();
-        Ok(Self {
-            id: first_id,
-            partition_id: first_id + 1,
-            schema: Arc::new(Schema::new(fields)),
-            state: RwLock::new(TableState {
-                version: 1,
-                version_time_ms: spec.created_ms,
-                epoch: 0,
-                tablets,
-                changes: Vec::new(),
-                expired_before: 0,
-                dropped: false,
-            }),
-            spec,
-            dml_lock: tokio::sync::Mutex::new(()),
-        })
+    pub(super) fn new(spec: TableSpec, partitions: Vec<PartitionSpec>, first_id: u64) -> Self {
+        let mut next = first_id + 1;
+        let created_ms = spec.created_ms;
+        let partitions = partitions
+            .into_iter()
+            .map(|partition| {
+                let id = next;
+                next += ids_of(partition.buckets);
+                Partition::new(partition, id, created_ms)
+            })
+            .collect();
+        let auto = AutoIncrement::new(spec.auto_increment_start);
+        let def = Definition::new(spec);
+        let state = TableState {
+            def: Arc::clone(&def),
+            version: 1,
+            version_time_ms: created_ms,
+            epoch: 0,
+            partitions,
+            changes: Vec::new(),
+            expired_before: 0,
+            dropped: false,
+        };
+        let shared = Shared { state: RwLock::new(state), dml_lock: tokio::sync::Mutex::new(()), auto };
+        Self { id: first_id, def, shared: Arc::new(shared) }
+    }
+
+    /// Another handle of the table, under its newest definition.
+    pub(super) fn with_definition(&self, def: Arc<Definition>) -> Self {
+        Self { id: self.id, def, shared: Arc::clone(&self.shared) }
     }
 
     /// Table id.
@@ -136,84 +168,146 @@ impl Table {
         self.id
     }
 
-    /// Id of the only partition; its name is the table's.
-    pub fn partition_id(&self) -> u64 {
-        self.partition_id
-    }
-
     /// Name.
     pub fn name(&self) -> &str {
-        &self.spec.name
+        &self.def.spec.name
     }
 
     /// Database.
     pub fn database(&self) -> &str {
-        &self.spec.db
+        &self.def.spec.db
     }
 
     /// The definition.
     pub fn spec(&self) -> &TableSpec {
-        &self.spec
+        &self.def.spec
     }
 
     /// Key model.
     pub fn keys_type(&self) -> KeysType {
-        self.spec.keys_type
+        self.def.spec.keys_type
     }
 
     /// Base columns.
     pub fn columns(&self) -> &[Column] {
-        &self.spec.columns
+        &self.def.spec.columns
     }
 
     /// A column by name, compared without case.
     pub fn column(&self, name: &str) -> Option<&Column> {
-        self.spec.columns.iter().find(|c| c.name.eq_ignore_ascii_case(name))
+        self.def.spec.columns.iter().find(|c| c.name.eq_ignore_ascii_case(name))
+    }
+
+    /// Type of the sequence column of a unique table that has one.
+    pub(crate) fn sequence_type(&self) -> Option<&DorisType> {
+        self.def.spec.sequence.as_ref().map(|s| &s.ty)
+    }
+
+    /// Serialises UPDATE and DELETE statements.
+    pub(crate) fn dml_lock(&self) -> &tokio::sync::Mutex<()> {
+        &self.shared.dml_lock
     }
 
     /// Positions of the key columns.
     pub(crate) fn key_positions(&self) -> Vec<usize> {
-        (0..self.spec.columns.len()).filter(|i| self.spec.columns[*i].key).collect()
+        self.def.keys.clone()
     }
 
     /// Facts for REST.
     pub fn meta(&self, db: &str) -> TableMeta {
+        let spec = &self.def.spec;
         TableMeta {
             database: db.to_owned(),
-            name: self.spec.name.clone(),
+            name: spec.name.clone(),
             id: self.id,
-            columns: self.spec.columns.clone(),
-            keys_type: self.spec.keys_type,
-            properties: self.spec.properties.clone(),
-            hash_columns: self.spec.hash_columns.clone(),
-            buckets: self.spec.buckets,
-            comment: self.spec.comment.clone(),
+            columns: spec.columns.clone(),
+            keys_type: spec.keys_type,
+            merge_on_write: spec.is_mow(),
+            sequence: spec.sequence.clone(),
+            partition_columns: spec.partitioning.as_ref().map(|p| p.columns.clone()).unwrap_or_default(),
+            properties: spec.properties.clone(),
+            hash_columns: spec.hash_columns.clone(),
+            buckets: spec.buckets,
+            comment: spec.comment.clone(),
         }
     }
 
     /// Tablets in id order.
     pub fn tablets(&self) -> Vec<TabletInfo> {
-        let state = self.state.read();
-        let info = |(i, tablet): (usize, &Tablet)| TabletInfo {
-            id: tablet.id,
-            partition: self.spec.name.clone(),
-            version: state.version,
-            rows: tablet.rows,
-            backend: i,
+        let state = self.shared.state.read();
+        let mut out: Vec<TabletInfo> = state
+            .partitions
+            .iter()
+            .flat_map(|p| p.tablets.iter().map(move |tablet| (p, tablet)))
+            .enumerate()
+            .map(|(i, (partition, tablet))| TabletInfo {
+                id: tablet.id,
+                partition: partition.name.to_string(),
+                version: partition.version,
+                rows: tablet.rows,
+                backend: i,
+            })
+            .collect();
+        out.sort_by_key(|tablet| tablet.id);
+        out
+    }
+
+    /// Partitions in the order of their bounds.
+    pub(crate) fn partitions(&self) -> Vec<PartitionView> {
+        let state = self.shared.state.read();
+        let mut parts: Vec<&Partition> = state.partitions.iter().collect();
+        let lower = |p: &Partition| match &p.bounds {
+            Bounds::Range { lower, .. } => lower.clone(),
+            _ => Vec::new(),
         };
-        state.tablets.iter().enumerate().map(info).collect()
+        parts.sort_by_key(|p| lower(p));
+        let view = |p: &&Partition| PartitionView {
+            id: p.id,
+            name: p.name.to_string(),
+            bounds: p.bounds.clone(),
+            buckets: p.tablets.len(),
+            version: p.version,
+            version_time_ms: p.version_time_ms,
+            rows: p.tablets.iter().map(|t| t.rows).sum(),
+            bytes: p
+                .tablets
+                .iter()
+                .flat_map(|t| &t.rowsets)
+                .map(|e| e.rowset.batch.get_array_memory_size() as u64)
+                .sum(),
+        };
+        parts.iter().map(view).collect()
+    }
+
+    /// The ids of named partitions.
+    ///
+    /// # Errors
+    /// The text for a partition that is not there.
+    pub(crate) fn partition_ids(&self, names: &[String]) -> Result<Vec<u64>, SqlError> {
+        let state = self.shared.state.read();
+        names
+            .iter()
+            .map(|name| {
+                state.partition(name).map(|at| state.partitions[at].id).ok_or_else(|| self.unknown_partition(name))
+            })
+            .collect()
+    }
+
+    /// The text for a partition that is not there.
+    pub(crate) fn unknown_partition(&self, name: &str) -> SqlError {
+        SqlError::detail(format!("Partition: {name} is not exists on table {}", self.name()))
     }
 
     /// Visible version and its time in milliseconds.
     pub fn version(&self) -> (u64, i64) {
-        let state = self.state.read();
+        let state = self.shared.state.read();
         (state.version, state.version_time_ms)
     }
 
     /// Rows in storage (dead ones and delete signs included) and their bytes, as the server's lagging counters show them.
     pub fn physical_size(&self) -> (u64, u64) {
-        let state = self.state.read();
-        let entries = state.tablets.iter().flat_map(|t| &t.rowsets);
+        let state = self.shared.state.read();
+        let entries = state.tablets().flat_map(|t| &t.rowsets);
         entries.fold((0, 0), |(rows, bytes), entry| {
             (rows + entry.physical_rows() as u64, bytes + entry.rowset.batch.get_array_memory_size() as u64)
         })
@@ -221,228 +315,171 @@ impl Table {
 
     /// The table at its current version.
     pub fn snapshot(&self) -> Snapshot {
-        self.snapshot_of(&self.state.read())
+        self.snapshot_of(&self.shared.state.read())
     }
 
     pub(super) fn snapshot_of(&self, state: &TableState) -> Snapshot {
-        let tablets = state.tablets.iter().enumerate();
+        let tablets = state.partitions.iter().flat_map(|p| p.tablets.iter().map(move |tablet| (p, tablet)));
         Snapshot {
             version: state.version,
             epoch: state.epoch,
             tablets: tablets
-                .map(|(index, t)| TabletSnapshot { id: t.id, index: index as u32, rowsets: t.rowsets.clone() })
+                .enumerate()
+                .map(|(index, (partition, t))| TabletSnapshot {
+                    id: t.id,
+                    index: index as u32,
+                    partition: Arc::clone(&partition.name),
+                    rowsets: t.rowsets.clone(),
+                })
                 .collect(),
         }
     }
 
-    /// A buffer for a load into this table.
-    pub(crate) fn buffer(&self) -> LoadBuffer {
-        let hash_columns = self
-            .spec
-            .hash_columns
-            .iter()
-            .filter_map(|name| self.spec.columns.iter().position(|c| c.name.eq_ignore_ascii_case(name)))
-            .collect();
-        LoadBuffer::new(Arc::clone(&self.schema), hash_columns, self.spec.buckets)
+    /// A buffer for a load into this table, or into some of its partitions.
+    ///
+    /// # Errors
+    /// The text for a partition that is not there.
+    pub(crate) fn buffer(
+        &self,
+        names: Option<&[String]>,
+        partial: Option<Partial>,
+        overwrite: Overwrite,
+    ) -> Result<LoadBuffer, SqlError> {
+        let state = self.shared.state.read();
+        let def = Arc::clone(&self.def);
+        let chosen: Vec<&Partition> = match names {
+            None => state.partitions.iter().collect(),
+            Some(names) => names
+                .iter()
+                .map(|name| {
+                    state.partition(name).map(|at| &state.partitions[at]).ok_or_else(|| self.unknown_partition(name))
+                })
+                .collect::<Result<_, _>>()?,
+        };
+        let router = match &def.spec.partitioning {
+            None => Router::One,
+            Some(partitioning) => {
+                let columns = partitioning.columns.iter().filter_map(|name| def.spec.position(name)).collect();
+                Router::new(partitioning.kind, columns, &chosen.iter().map(|p| &p.bounds).collect::<Vec<_>>())
+            }
+        };
+        let targets: Vec<(u64, usize)> = chosen.iter().map(|p| (p.id, p.tablets.len())).collect();
+        let schema = buffer_schema(&def, partial.as_ref());
+        Ok(LoadBuffer::new(def, schema, partial, overwrite, router, &targets))
     }
 
     /// Checks that a load into these columns can fill the others.
-    pub(crate) fn check_columns(&self, list: Option<&[String]>) -> Result<(), SqlError> {
+    pub(crate) fn check_columns(&self, list: Option<&[String]>, partial: bool) -> Result<(), SqlError> {
         let Some(list) = list else { return Ok(()) };
-        super::load_schema(&self.spec.columns, self.spec.keys_type, Some(list))?;
-        for column in &self.spec.columns {
+        let spec = &self.def.spec;
+        super::load_schema(&spec.columns, spec.keys_type, self.sequence_type(), Some(list))?;
+        for column in &spec.columns {
             let listed = list.iter().any(|name| name.eq_ignore_ascii_case(&column.name));
-            let fillable =
-                column.nullable || matches!(column.default, DefaultValue::Text(_) | DefaultValue::CurrentTimestamp);
-            if !listed && !fillable {
+            if listed || (partial && !column.key) {
+                continue;
+            }
+            if partial {
+                return Err(SqlError::detail(format!(
+                    "Partial update should include all key columns, missing: {}",
+                    column.name
+                )));
+            }
+            if !column.fillable() {
                 return Err(SqlError::detail(format!("Column has no default value, column={}", column.name)));
             }
         }
         Ok(())
     }
 
-    /// A batch in storage schema from one with some of the columns: defaults and the delete sign are filled in, NULLs and
-    /// lengths checked.
-    pub(crate) fn complete(&self, batch: &RecordBatch, delete: bool, now_ms: i64) -> Result<RecordBatch, SqlError> {
-        let rows = batch.num_rows();
-        let given = batch.schema();
-        let find = |name: &str| {
-            given.fields().iter().position(|f| f.name().eq_ignore_ascii_case(name)).map(|i| Arc::clone(batch.column(i)))
-        };
-        for field in given.fields() {
-            let known = self.column(field.name()).is_some()
-                || (self.keys_type() == KeysType::Unique && field.name().eq_ignore_ascii_case(DELETE_SIGN));
-            if !known {
-                return Err(SqlError::unknown_column(field.name(), "table list"));
-            }
-        }
-        let mut columns: Vec<ArrayRef> = Vec::with_capacity(self.schema.fields().len());
-        for column in &self.spec.columns {
-            let array = match find(&column.name) {
-                Some(array) => {
-                    if array.data_type() != &column.ty.storage() {
-                        return Err(SqlError::detail(format!(
-                            "column `{}` has Arrow type {}, expected {}",
-                            column.name,
-                            array.data_type(),
-                            column.ty.storage()
-                        )));
-                    }
-                    array
-                }
-                None => default_array(column, rows, now_ms)?,
-            };
-            if !column.nullable && array.null_count() > 0 {
-                return Err(SqlError::detail(format!("null value for not null column, column={}", column.name)));
-            }
-            check_length(column, &array)?;
-            columns.push(array);
-        }
-        if self.keys_type() == KeysType::Unique {
-            let sign = match find(DELETE_SIGN) {
-                Some(array) => crate::types::conform(&array, &DorisType::TinyInt).map_err(SqlError::detail)?,
-                None => Arc::new(Int8Array::from_value(i8::from(delete), rows)) as ArrayRef,
-            };
-            if sign.null_count() > 0 {
-                return Err(SqlError::detail(format!("null value for not null column, column={DELETE_SIGN}")));
-            }
-            columns.push(sign);
-        }
-        RecordBatch::try_new(Arc::clone(&self.schema), columns).map_err(SqlError::detail)
+    /// A batch for the buffer from one with some of the columns.
+    pub(crate) fn complete(
+        &self,
+        buffer: &LoadBuffer,
+        batch: &RecordBatch,
+        plan: &WritePlan,
+        now_ms: i64,
+    ) -> Result<RecordBatch, SqlError> {
+        complete(&buffer.def, batch, plan, buffer.partial.as_ref(), &self.shared.auto, now_ms)
     }
 
-    /// Makes the rows of a load visible. Callers hold the engine's commit lock and pass a fresh TSO.
-    pub(crate) fn apply(&self, buffer: &LoadBuffer, tso: i64, now_ms: i64) -> Result<(), SqlError> {
-        let parts = buffer.take()?;
-        let mut state = self.state.write();
-        if state.dropped {
-            return Err(SqlError::unknown_table(&self.spec.db, &self.spec.name));
+    /// Refuses rows of a partial update whose key has no live row, when those are an error.
+    pub(crate) fn check_new_keys(&self, buffer: &LoadBuffer, batch: &RecordBatch) -> Result<(), SqlError> {
+        let errors = buffer.partial.as_ref().is_some_and(|p| p.new_key == crate::txn::NewKeyBehavior::Error);
+        if !errors {
+            return Ok(());
         }
-        let state = &mut *state;
-        let version = state.version + 1;
-        // LSNs order the records of one transaction.
-        let mut next_lsn = 1;
-        match self.spec.keys_type {
-            KeysType::Duplicate => {
-                for (at, batches) in parts.into_iter().enumerate() {
-                    for batch in batches {
-                        let tablet = &mut state.tablets[at];
-                        let first_lsn = next_lsn;
-                        if self.spec.changes.is_some() {
-                            let place = (self.partition_id, tablet.id);
-                            let change = ChangeBatch::inserts(tso, first_lsn, place, batch.clone());
-                            next_lsn += batch.num_rows() as i64;
-                            state.changes.push(Arc::new(change));
-                        }
-                        tablet.rows += batch.num_rows() as u64;
-                        tablet.rowsets.push(RowsetEntry::new(Rowset {
-                            version,
-                            tso,
-                            first_lsn,
-                            batch,
-                            has_delete_sign: false,
-                        }));
-                    }
-                }
-            }
-            KeysType::Unique => {
-                let keys = self.key_positions();
-                for (at, batches) in parts.into_iter().enumerate() {
-                    if batches.is_empty() {
-                        continue;
-                    }
-                    let changes =
-                        super::unique::upsert(&mut state.tablets[at], batches, &keys, version, tso, self.spec.changes)?;
-                    for mut change in changes {
-                        change.partition = self.partition_id;
-                        change.first_lsn = next_lsn;
-                        next_lsn += change.ops.len() as i64;
-                        state.changes.push(Arc::new(change));
-                    }
-                }
+        let keys: Vec<_> = buffer.def.keys.iter().map(|i| Arc::clone(batch.column(*i))).collect();
+        let state = self.shared.state.read();
+        for (row, hash) in hash_keys(&keys)?.into_iter().enumerate() {
+            let live = |tablet: &Tablet| {
+                tablet
+                    .index
+                    .get(&hash)
+                    .is_some_and(|at| !delete_sign(&tablet.rowsets[at.rowset as usize].rowset.batch, at.row as usize))
+            };
+            if !state.tablets().any(live) {
+                return Err(partial::unknown_key(&buffer.def, batch.columns(), row));
             }
         }
-        state.version = version;
-        state.version_time_ms = now_ms;
         Ok(())
     }
 
-    /// Kills rows of a duplicate table (delete predicates leave no change records). Returns how many were still alive.
+    /// Kills rows by predicate (which leaves no change records). Returns how many were still alive.
     pub(crate) fn kill(&self, victims: &RowVictims, now_ms: i64) -> Result<u64, SqlError> {
-        let mut state = self.state.write();
+        let mut state = self.shared.state.write();
         let state = &mut *state;
         if state.dropped || state.epoch != victims.epoch {
             return Err(SqlError::detail(format!(
                 "table {} was truncated or dropped during the statement",
-                self.spec.name
+                self.name()
             )));
         }
         let version = state.version + 1;
-        let mut killed = 0;
+        let def = Arc::clone(&state.def);
+        let mut dead: HashMap<u32, Vec<RowRef>> = HashMap::new();
         for (tablet, id) in &victims.rows {
-            let tablet = &mut state.tablets[*tablet as usize];
-            let (rowset, row) = ((id >> 32) as usize, (id & 0xffff_ffff) as usize);
-            if tablet.rowsets[rowset].is_alive(row) {
-                tablet.rowsets[rowset].kill(row, version);
-                tablet.rows -= 1;
-                killed += 1;
+            dead.entry(*tablet).or_default().push(RowRef { rowset: (id >> 32) as u32, row: *id as u32 });
+        }
+        let mut killed = 0;
+        for (at, tablet) in state.tablets_mut().enumerate() {
+            let Some(mut rows) = dead.remove(&(at as u32)) else { continue };
+            rows.retain(|row| tablet.rowsets[row.rowset as usize].is_alive(row.row as usize));
+            if def.spec.keys_type != KeysType::Duplicate {
+                super::aggregate::forget(tablet, &def, &rows)?;
             }
+            for row in &rows {
+                tablet.rowsets[row.rowset as usize].kill(row.row as usize, version);
+            }
+            tablet.rows -= rows.len() as u64;
+            killed += rows.len() as u64;
         }
         if killed > 0 {
             state.version = version;
             state.version_time_ms = now_ms;
+            for partition in &mut state.partitions {
+                partition.version += 1;
+                partition.version_time_ms = now_ms;
+            }
         }
         Ok(killed)
     }
 
-    /// Empties the table; pending change records are lost with the rows.
-    pub(crate) fn truncate(&self, first_tablet_id: u64, now_ms: i64) {
-        let mut state = self.state.write();
-        let buckets = state.tablets.len() as u64;
-        state.tablets = (0..buckets).map(|i| Tablet::new(first_tablet_id + i)).collect();
-        state.changes.clear();
-        state.epoch += 1;
-        state.version += 1;
-        state.version_time_ms = now_ms;
+    /// The tablet with more versions than `limit`, and their number.
+    pub(crate) fn crowded_tablet(&self, limit: usize) -> Option<(u64, usize)> {
+        let state = self.shared.state.read();
+        state.tablets().filter(|t| t.rowsets.len() > limit).find_map(|tablet| {
+            let mut versions: Vec<u64> = tablet.rowsets.iter().map(|e| e.rowset.version).collect();
+            versions.dedup();
+            (versions.len() > limit).then_some((tablet.id, versions.len()))
+        })
     }
 
     pub(super) fn mark_dropped(&self) {
-        self.state.write().dropped = true;
+        self.shared.state.write().dropped = true;
     }
-}
-
-/// The default of a column, repeated.
-fn default_array(column: &Column, rows: usize, now_ms: i64) -> Result<ArrayRef, SqlError> {
-    let text = match &column.default {
-        DefaultValue::Text(text) => Some(text.clone()),
-        DefaultValue::CurrentTimestamp => Some(format_datetime(now_ms * 1000, 6)),
-        DefaultValue::None | DefaultValue::Null => None,
-    };
-    let mut builder = ColumnBuilder::in_zone(&column.ty, SessionZone::UTC);
-    for _ in 0..rows {
-        match &text {
-            Some(text) => builder.append_text(text).map_err(SqlError::detail)?,
-            None => builder.append_null(),
-        }
-    }
-    Ok(builder.finish())
-}
-
-/// CHAR(n) and VARCHAR(n) count bytes.
-fn check_length(column: &Column, array: &ArrayRef) -> Result<(), SqlError> {
-    let (DorisType::Char(limit) | DorisType::Varchar(limit)) = column.ty else { return Ok(()) };
-    let DataType::Utf8 = array.data_type() else { return Ok(()) };
-    let longest = array.as_string::<i32>().offsets().windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0);
-    if longest as i64 > i64::from(limit) {
-        return Err(SqlError::detail(format!(
-            "the length of input is too long than schema, column_name: {}, schema length: {limit}, actual length: {longest}",
-            column.name
-        )));
-    }
-    Ok(())
 }
 
 pub(super) fn new_rowset(batch: RecordBatch, version: u64, tso: i64) -> RowsetEntry {
     let has_delete_sign = any_delete_sign(&batch);
-    RowsetEntry::new(Rowset { version, tso, first_lsn: 0, batch, has_delete_sign })
+    RowsetEntry::new(Rowset { version, tso, first_lsn: 0, batch, has_delete_sign, versions: None })
 }

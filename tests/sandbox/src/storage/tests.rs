@@ -34,7 +34,7 @@ async fn a_snapshot_keeps_its_version() {
     let snapshot = table.snapshot();
     session.execute("INSERT INTO d.t VALUES (1, 10), (3, 3); DELETE FROM d.t WHERE k = 2").await.unwrap();
     let values = |snapshot: &super::rowset::Snapshot| {
-        let schema = load_schema(table.columns(), KeysType::Unique, None).unwrap();
+        let schema = load_schema(table.columns(), KeysType::Unique, None, None).unwrap();
         let mut values = Vec::new();
         for (i, entry) in snapshot.tablets[0].rowsets.iter().enumerate() {
             if let Some(batch) = entry.read(snapshot.version, 0, i as u32, &schema, false).unwrap() {
@@ -94,17 +94,38 @@ async fn many_small_loads_are_scanned_in_large_batches() {
 #[test]
 fn load_schema_finds_columns_without_case() {
     let ty = crate::types::DorisType::Int;
-    let column = super::Column {
-        name: "Kk".into(),
-        ty,
-        nullable: false,
-        key: true,
-        default: super::DefaultValue::None,
-        comment: String::new(),
-    };
+    let mut column = super::Column::new("Kk", ty);
+    column.nullable = false;
     let list = ["kK".to_owned(), "__doris_delete_sign__".to_owned()];
-    let schema = load_schema(std::slice::from_ref(&column), KeysType::Unique, Some(&list)).unwrap();
+    let schema = load_schema(std::slice::from_ref(&column), KeysType::Unique, None, Some(&list)).unwrap();
     assert_eq!(schema.field(0).name(), "Kk");
     assert_eq!(schema.field(1).name(), super::DELETE_SIGN);
-    assert!(load_schema(&[column], KeysType::Duplicate, Some(&list)).is_err());
+    assert!(load_schema(&[column], KeysType::Duplicate, None, Some(&list)).is_err());
+}
+
+#[test]
+fn states_are_united_per_group() {
+    use arrow::array::{AsArray, BinaryArray, LargeBinaryArray};
+
+    use super::Aggregation;
+    use super::aggregate::fold;
+    use crate::types::bitmap::Bitmap;
+    use crate::types::hll::Hll;
+
+    let bitmap = |values: &[u64]| {
+        let mut out = Bitmap::new();
+        values.iter().for_each(|v| out.insert(*v));
+        out.to_bytes()
+    };
+    let states = [bitmap(&[5]), bitmap(&[9]), bitmap(&[5, 7])];
+    let all: ArrayRef = Arc::new(BinaryArray::from_iter_values(&states));
+    let united = fold(Aggregation::BitmapUnion, &all, &[0, 1, 0], 3).unwrap();
+    let united = united.as_binary::<i32>();
+    assert_eq!(Bitmap::from_bytes(united.value(0)).unwrap().to_text(), "5,7");
+    assert_eq!(Bitmap::from_bytes(united.value(1)).unwrap().to_text(), "9");
+    assert!(arrow::array::Array::is_null(united, 2));
+    let states = [Hll::of_value(b"a").to_bytes(), Hll::of_value(b"b").to_bytes(), Hll::of_value(b"a").to_bytes()];
+    let all: ArrayRef = Arc::new(LargeBinaryArray::from_iter_values(&states));
+    let united = fold(Aggregation::HllUnion, &all, &[0, 0, 0], 1).unwrap();
+    assert_eq!(Hll::from_bytes(united.as_binary::<i64>().value(0)).unwrap().cardinality(), 2);
 }

@@ -7,22 +7,24 @@ use arrow::compute::{interleave, nullif, take_record_batch};
 use arrow::datatypes::{Field, Schema};
 
 use super::ChangeConfig;
+use super::definition::Definition;
 use super::key::hash_keys;
 use super::rowset::delete_sign;
+use super::sequence;
 use super::table::{RowRef, Tablet, new_rowset};
 use crate::changelog::{ChangeBatch, RawOp};
 use crate::error::SqlError;
 
-/// Adds the batches of one commit to a tablet. Of several rows with one key the last wins. Returns the change records,
-/// without their LSN and partition, one batch per rowset.
+/// Adds the batches of one commit to a tablet. Of several rows with one key the last wins, unless its sequence is lower.
+/// Returns the change records, without their LSN and partition, one batch per rowset.
 pub(super) fn upsert(
     tablet: &mut Tablet,
     batches: Vec<RecordBatch>,
-    keys: &[usize],
+    def: &Definition,
     version: u64,
     tso: i64,
-    changes: Option<ChangeConfig>,
 ) -> Result<Vec<ChangeBatch>, SqlError> {
+    let keys = &def.keys;
     // Everything that can fail comes before the first change of the tablet.
     let mut hashes = Vec::with_capacity(batches.len());
     for batch in &batches {
@@ -42,6 +44,14 @@ pub(super) fn upsert(
                 count(tablet, here, 1);
                 continue;
             };
+            if let Some(column) = def.sequence
+                && sequence_of(tablet, here, column) < sequence_of(tablet, old, column)
+            {
+                // Dead from its birth: no scan sees it and no change tells of it.
+                tablet.index.insert(*hash, old);
+                tablet.rowsets[rowset as usize].kill(row, version);
+                continue;
+            }
             count(tablet, old, -1);
             count(tablet, here, 1);
             tablet.rowsets[old.rowset as usize].kill(old.row as usize, version);
@@ -52,12 +62,16 @@ pub(super) fn upsert(
             };
         }
     }
-    let Some(config) = changes else { return Ok(Vec::new()) };
+    let Some(config) = def.spec.changes else { return Ok(Vec::new()) };
     let mut out = Vec::new();
     for (i, superseded) in superseded.iter().enumerate() {
-        out.extend(record(tablet, first_new as usize + i, superseded, keys, tso, config)?);
+        out.extend(record(tablet, first_new as usize + i, superseded, def, tso, config)?);
     }
     Ok(out)
+}
+
+fn sequence_of(tablet: &Tablet, at: RowRef, column: usize) -> Option<i128> {
+    sequence::value(tablet.rowsets[at.rowset as usize].rowset.batch.column(column), at.row as usize)
 }
 
 /// Keeps the number of live rows of the tablet.
@@ -72,7 +86,7 @@ fn record(
     tablet: &Tablet,
     rowset: usize,
     superseded: &[Option<RowRef>],
-    keys: &[usize],
+    def: &Definition,
     tso: i64,
     config: ChangeConfig,
 ) -> Result<Option<ChangeBatch>, SqlError> {
@@ -100,7 +114,7 @@ fn record(
     if ops.is_empty() {
         return Ok(None);
     }
-    let base = batch.num_columns() - 1;
+    let base = def.base();
     let visible = batch.project(&(0..base).collect::<Vec<_>>()).map_err(SqlError::detail)?;
     let kept = if rows.len() == batch.num_rows() {
         visible
@@ -115,7 +129,7 @@ fn record(
     let mut after_columns = Vec::with_capacity(base);
     let mut before_columns = Vec::with_capacity(base);
     for (i, column) in kept.columns().iter().enumerate() {
-        let after = if any_deleted && !keys.contains(&i) {
+        let after = if any_deleted && !def.keys.contains(&i) {
             nullif(column, &deleted).map_err(SqlError::detail)?
         } else {
             Arc::clone(column)

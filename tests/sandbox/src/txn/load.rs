@@ -7,10 +7,11 @@ use std::sync::{Arc, Weak};
 use arrow::array::RecordBatch;
 
 use super::manager::NewTxn;
-use super::{RefusedRow, TxnState, TxnView};
+use super::publish::{Refused, publish};
+use super::{RefusedRow, TxnState, TxnView, UpdateMode};
 use crate::engine::{Engine, LoadOutcome, LoadSpec, MergeType};
 use crate::error::LoadError;
-use crate::storage::{DELETE_SIGN, KeysType, LoadBuffer, Table};
+use crate::storage::{Aggregation, DELETE_SIGN, KeysType, LoadBuffer, Partial, SEQUENCE_COL, Table, WritePlan};
 
 /// An open load. Dropping it without [`Engine::finish_load`] or [`Engine::abort_load`] aborts its transaction.
 pub struct LoadTxn {
@@ -20,7 +21,7 @@ pub struct LoadTxn {
     db: String,
     table: Arc<Table>,
     buffer: Arc<LoadBuffer>,
-    delete: bool,
+    plan: WritePlan,
     open: bool,
 }
 
@@ -80,6 +81,61 @@ fn check_label(label: &str) -> Result<(), LoadError> {
     Err(LoadError::frontend(format!("Label format error. regex: ^[-_A-Za-z0-9:]{{1,128}}$, label: {label}")))
 }
 
+/// What the spec leaves out, when it is a partial update.
+fn partial(table: &Table, spec: &LoadSpec) -> Result<Option<Partial>, LoadError> {
+    if spec.update_mode == UpdateMode::Upsert {
+        return Ok(None);
+    }
+    if !table.spec().is_mow() {
+        return Err(LoadError::frontend("Only unique key merge on write support partial update"));
+    }
+    let flexible = spec.update_mode == UpdateMode::FlexibleColumns;
+    let enabled = table.spec().properties.get("enable_unique_key_skip_bitmap_column").is_some_and(|v| v == "true");
+    if flexible && !enabled {
+        let name = table.name();
+        return Err(LoadError::frontend(format!(
+            "Flexible partial update can only support table with skip bitmap hidden column. But table {name} doesn't have it. You can use `ALTER TABLE {name} ENABLE FEATURE \"UPDATE_FLEXIBLE_COLUMNS\";` to add it to the table."
+        )));
+    }
+    let listed = |name: &str| {
+        spec.columns.as_ref().is_none_or(|list| list.iter().any(|column| column.eq_ignore_ascii_case(name)))
+    };
+    let columns = table.columns();
+    let mut absent: Vec<usize> = (0..columns.len()).filter(|i| !listed(&columns[*i].name)).collect();
+    if let Some(sequence) = &table.spec().sequence {
+        let carried = spec.columns.is_some() && listed(SEQUENCE_COL);
+        let mapped = sequence.column.as_deref().is_some_and(listed);
+        if !carried && !mapped && spec.sequence_column.is_none() {
+            absent.push(columns.len());
+        }
+    }
+    if absent.is_empty() && !flexible {
+        return Ok(None);
+    }
+    Ok(Some(Partial { flexible, absent, new_key: spec.new_key }))
+}
+
+/// Whether the rows bring what the sequence of the table needs.
+fn check_sequence(table: &Table, spec: &LoadSpec) -> Result<(), LoadError> {
+    let listed = |name: &str| {
+        spec.columns.as_ref().is_some_and(|list| list.iter().any(|column| column.eq_ignore_ascii_case(name)))
+    };
+    let Some(sequence) = &table.spec().sequence else {
+        if spec.sequence_column.is_some() {
+            return Err(LoadError::frontend(format!("There is no sequence column in the table {}", table.name())));
+        }
+        return Ok(());
+    };
+    let given = spec.sequence_column.is_some() || listed(SEQUENCE_COL);
+    let mapped = sequence.column.as_deref().is_some_and(|column| {
+        spec.columns.is_none() || listed(column) || table.column(column).is_some_and(|c| c.default.is_value())
+    });
+    if given || mapped || spec.update_mode != UpdateMode::Upsert {
+        return Ok(());
+    }
+    Err(LoadError::frontend(format!("Table {} has sequence column, need to specify the sequence column", table.name())))
+}
+
 pub(crate) fn begin(engine: &Arc<Engine>, spec: LoadSpec) -> Result<LoadTxn, LoadError> {
     let db_id = engine
         .catalog
@@ -88,24 +144,35 @@ pub(crate) fn begin(engine: &Arc<Engine>, spec: LoadSpec) -> Result<LoadTxn, Loa
     let table = engine
         .table_handle(&spec.db, &spec.table)
         .map_err(|_| LoadError::frontend(format!("unknown table, tables=[{}]", spec.table)))?;
-    let label = match spec.label {
-        Some(label) => {
-            check_label(&label)?;
-            label
-        }
-        None => made_label(engine.config().clock.now_ms()),
-    };
+    if let Some(label) = &spec.label {
+        check_label(label)?;
+    }
     if spec.merge_type != MergeType::Append && table.keys_type() != KeysType::Unique {
         return Err(LoadError::frontend("Batch delete only supported in unique tables."));
     }
+    let partial = partial(&table, &spec)?;
+    check_sequence(&table, &spec)?;
     if let Some(columns) = &spec.columns {
-        table.check_columns(Some(columns)).map_err(|e| LoadError::frontend(e.text()))?;
+        table.check_columns(Some(columns), partial.is_some()).map_err(|e| LoadError::frontend(e.text()))?;
         let signed = columns.iter().any(|c| c.eq_ignore_ascii_case(DELETE_SIGN));
         if spec.merge_type == MergeType::Merge && !signed {
             return Err(LoadError::frontend(format!("merge load without column {DELETE_SIGN}")));
         }
     }
-    let buffer = Arc::new(table.buffer());
+    if spec.negative
+        && let Some(column) = table.columns().iter().find(|c| !c.key && c.aggregation != Some(Aggregation::Sum))
+    {
+        return Err(LoadError::frontend(format!("Column is not SUM AggregateType. column:{}", column.name)));
+    }
+    if let Some(names) = &spec.partitions
+        && let Some(unknown) = names.iter().find(|name| table.partition_ids(std::slice::from_ref(name)).is_err())
+    {
+        return Err(LoadError::frontend(format!("Unknown partition '{unknown}' in table '{}'", table.name())));
+    }
+    let buffer =
+        table.buffer(spec.partitions.as_deref(), partial, spec.overwrite).map_err(|e| LoadError::frontend(e.text()))?;
+    let buffer = Arc::new(buffer);
+    let label = spec.label.unwrap_or_else(|| made_label(engine.config().clock.now_ms()));
     let id = engine.txns.begin(NewTxn {
         db: &spec.db,
         db_id,
@@ -122,17 +189,30 @@ pub(crate) fn begin(engine: &Arc<Engine>, spec: LoadSpec) -> Result<LoadTxn, Loa
         db: spec.db,
         table,
         buffer,
-        delete: spec.merge_type == MergeType::Delete,
+        plan: WritePlan {
+            delete: spec.merge_type == MergeType::Delete,
+            sequence_column: spec.sequence_column,
+            negative: spec.negative,
+        },
         open: true,
     })
 }
 
 pub(crate) fn write(engine: &Engine, txn: &LoadTxn, batch: RecordBatch) -> Result<Vec<RefusedRow>, LoadError> {
-    let now = engine.config().clock.now_ms();
+    let config = engine.config();
     let quality = |error: crate::error::SqlError| LoadError::backend("DATA_QUALITY_ERROR", error.text());
-    let whole = txn.table.complete(&batch, txn.delete, now).map_err(quality)?;
-    txn.buffer.push(whole).map_err(quality)?;
-    Ok(Vec::new())
+    let limit = config.max_tablet_version_num;
+    if let Some((tablet, versions)) = txn.table.crowded_tablet(limit) {
+        return Err(LoadError::backend(
+            "E-235",
+            format!(
+                "failed to init rowset builder. version count: {versions}, exceed limit: {limit}, tablet: {tablet}. Please reduce the frequency of loading data or adjust the max_tablet_version_num in be.conf to a larger value."
+            ),
+        ));
+    }
+    let whole = txn.table.complete(&txn.buffer, &batch, &txn.plan, config.clock.now_ms()).map_err(quality)?;
+    txn.table.check_new_keys(&txn.buffer, &whole).map_err(quality)?;
+    txn.buffer.push(whole).map_err(quality)
 }
 
 /// Why a transaction cannot go on, as the FE tells a load.
@@ -154,29 +234,11 @@ pub(crate) fn finish(engine: &Arc<Engine>, mut txn: LoadTxn, two_phase: bool) ->
         engine.txns.precommit(txn.id).map_err(|view| not_running(&view))?;
         return Ok(LoadOutcome { txn_id: txn.id, label, state: TxnState::PreCommitted, rows });
     }
-    publish(engine, txn.id, TxnState::Prepare).map_err(|refused| match refused {
+    let state = publish(engine, txn.id, TxnState::Prepare).map_err(|refused| match refused {
         Refused::State(view) => not_running(&view),
-        Refused::Apply(error) => LoadError::frontend(error.text()),
+        Refused::Apply(error) | Refused::Schema(error) => LoadError::frontend(error.text()),
     })?;
-    Ok(LoadOutcome { txn_id: txn.id, label, state: TxnState::Visible, rows })
-}
-
-/// Why a commit did not happen.
-pub(super) enum Refused {
-    /// The transaction was not in the state it had to be in.
-    State(Box<TxnView>),
-    /// The rows could not be applied; the transaction is aborted.
-    Apply(crate::error::SqlError),
-}
-
-/// COMMITTED, then VISIBLE: one TSO, all rows at once.
-pub(super) fn publish(engine: &Engine, id: i64, from: TxnState) -> Result<(), Refused> {
-    let _order = engine.commit_lock.lock();
-    let (table, buffer) = engine.txns.start_commit(id, from).map_err(Refused::State)?;
-    let now = engine.config().clock.now_ms();
-    let outcome = table.apply(&buffer, engine.tso.allocate(), now);
-    engine.txns.end_commit(id, outcome.as_ref().copied());
-    outcome.map_err(Refused::Apply)
+    Ok(LoadOutcome { txn_id: txn.id, label, state, rows })
 }
 
 pub(crate) fn abort_load(engine: &Engine, mut txn: LoadTxn, reason: &str) {

@@ -1,12 +1,13 @@
 //! The transactions of all databases.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::TxnState;
+use super::publish::Refused;
 use crate::engine::{Clock, EngineConfig};
 use crate::error::{LoadError, SqlError};
 use crate::storage::{LoadBuffer, Table};
@@ -14,11 +15,20 @@ use crate::storage::{LoadBuffer, Table};
 /// Text before every FE refusal that travels as a status.
 pub(super) const STATUS_PREFIX: &str = "TStatus: errCode = 2, detailMessage = ";
 
+/// Times and limits.
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    precommit_timeout_ms: i64,
+    label_keep_ms: i64,
+    streaming_label_keep_ms: i64,
+    running_per_db: usize,
+    publishing_per_table: Option<usize>,
+}
+
 /// Keeps the transactions.
 pub struct TxnManager {
     clock: Arc<dyn Clock>,
-    precommit_timeout_ms: i64,
-    max_running_per_db: usize,
+    limits: Limits,
     label_with_state: bool,
     inner: Mutex<Inner>,
     changed: watch::Sender<u64>,
@@ -29,13 +39,20 @@ struct Inner {
     next_id: i64,
     txns: BTreeMap<i64, Txn>,
     labels: HashMap<(String, String), i64>,
+    /// PREPARE and PRECOMMITTED transactions by database.
+    running: HashMap<String, usize>,
+    /// COMMITTED transactions by table.
+    publishing: HashMap<u64, usize>,
+    /// When a transaction is aborted (running) or forgotten (finished), and its id.
+    deadlines: BTreeSet<(i64, i64)>,
 }
 
-pub(super) struct Txn {
-    pub(super) view: TxnView,
-    pub(super) table: Arc<Table>,
-    pub(super) buffer: Option<Arc<LoadBuffer>>,
-    timeout_ms: i64,
+struct Txn {
+    view: TxnView,
+    table_id: u64,
+    /// What a commit needs; gone once the transaction is finished, so that it keeps no dropped table.
+    work: Option<(Arc<Table>, Arc<LoadBuffer>)>,
+    deadline: i64,
 }
 
 /// What SHOW TRANSACTION tells.
@@ -49,10 +66,18 @@ pub(crate) struct TxnView {
     pub(crate) source: &'static str,
     pub(crate) prepared_ms: i64,
     pub(crate) precommitted_ms: Option<i64>,
+    pub(crate) committed_ms: Option<i64>,
     pub(crate) finished_ms: Option<i64>,
     pub(crate) reason: String,
     pub(crate) rows: u64,
     pub(crate) timeout_ms: i64,
+}
+
+impl TxnView {
+    /// `Coordinator` of SHOW TRANSACTION: streams come through a BE.
+    pub(crate) fn coordinator(&self) -> &'static str {
+        if self.source == "BACKEND_STREAMING" { "BE: 127.0.0.1" } else { "FE: 127.0.0.1" }
+    }
 }
 
 /// What [`TxnManager::begin`] needs to know.
@@ -69,10 +94,16 @@ pub(super) struct NewTxn<'a> {
 impl TxnManager {
     /// A manager without transactions.
     pub fn new(config: &EngineConfig) -> Self {
+        let limits = Limits {
+            precommit_timeout_ms: config.precommit_timeout.as_millis() as i64,
+            label_keep_ms: config.label_keep_max.as_millis() as i64,
+            streaming_label_keep_ms: config.streaming_label_keep_max.as_millis() as i64,
+            running_per_db: config.max_running_txn_num_per_db,
+            publishing_per_table: config.max_publishing_txn_num_per_table,
+        };
         Self {
             clock: Arc::clone(&config.clock),
-            precommit_timeout_ms: config.precommit_timeout.as_millis() as i64,
-            max_running_per_db: config.max_running_txn_num_per_db,
+            limits,
             label_with_state: config.profile.has_changes(),
             inner: Mutex::new(Inner { next_id: 1001, ..Inner::default() }),
             changed: watch::Sender::new(0),
@@ -86,13 +117,14 @@ impl TxnManager {
 
     /// Transactions in PREPARE or PRECOMMITTED.
     pub fn running_total(&self) -> usize {
-        self.inner.lock().txns.values().filter(|t| t.view.state.is_running()).count()
+        self.inner.lock().running.values().sum()
     }
 
-    /// Aborts PREPARE transactions older than their timeout and PRECOMMITTED ones older than the pre-commit timeout.
+    /// Aborts PREPARE transactions older than their timeout and PRECOMMITTED ones older than the pre-commit timeout, and
+    /// forgets finished ones whose label has aged out.
     pub fn expire(&self, now_ms: i64) {
         let mut inner = self.inner.lock();
-        if inner.expire(now_ms, self.precommit_timeout_ms) {
+        if inner.expire(now_ms, &self.limits) {
             drop(inner);
             self.announce();
         }
@@ -105,7 +137,7 @@ impl TxnManager {
     /// Locks the transactions, after aborting what is past its time.
     fn lock(&self) -> parking_lot::MutexGuard<'_, Inner> {
         let mut inner = self.inner.lock();
-        if inner.expire(self.clock.now_ms(), self.precommit_timeout_ms) {
+        if inner.expire(self.clock.now_ms(), &self.limits) {
             self.announce();
         }
         inner
@@ -127,15 +159,26 @@ impl TxnManager {
                 message: format!("{STATUS_PREFIX}{text}"),
             });
         }
-        let running = inner.txns.values().filter(|t| t.view.db == new.db && t.view.state.is_running()).count();
-        if running >= self.max_running_per_db {
+        let running = inner.running.get(new.db).copied().unwrap_or(0);
+        if running >= self.limits.running_per_db {
             return Err(LoadError::frontend(format!(
                 "current running txns on db {} is {running}, larger than limit {}",
-                new.db_id, self.max_running_per_db
+                new.db_id, self.limits.running_per_db
+            )));
+        }
+        let table_id = new.table.id();
+        let publishing = inner.publishing.get(&table_id).copied().unwrap_or(0);
+        if let Some(limit) = self.limits.publishing_per_table
+            && publishing >= limit
+        {
+            return Err(LoadError::frontend(format!(
+                "current publishing txns on table {table_id} of db {} is {publishing}, larger than limit {limit}",
+                new.db_id
             )));
         }
         let id = inner.next_id;
         inner.next_id += 1;
+        let prepared_ms = self.clock.now_ms();
         let view = TxnView {
             id,
             db: new.db.to_owned(),
@@ -143,15 +186,19 @@ impl TxnManager {
             label: new.label.to_owned(),
             state: TxnState::Prepare,
             source: new.source,
-            prepared_ms: self.clock.now_ms(),
+            prepared_ms,
             precommitted_ms: None,
+            committed_ms: None,
             finished_ms: None,
             reason: String::new(),
             rows: 0,
             timeout_ms: new.timeout_ms,
         };
+        let deadline = prepared_ms.saturating_add(new.timeout_ms);
         inner.labels.insert((new.db.to_owned(), new.label.to_owned()), id);
-        inner.txns.insert(id, Txn { view, table: new.table, buffer: Some(new.buffer), timeout_ms: new.timeout_ms });
+        inner.txns.insert(id, Txn { view, table_id, work: Some((new.table, new.buffer)), deadline });
+        inner.deadlines.insert((deadline, id));
+        *inner.running.entry(new.db.to_owned()).or_default() += 1;
         self.announce();
         Ok(id)
     }
@@ -179,8 +226,10 @@ impl TxnManager {
             Some(txn) if txn.view.state == TxnState::Prepare => {
                 txn.view.state = TxnState::PreCommitted;
                 txn.view.precommitted_ms = Some(now);
-                txn.view.rows = txn.buffer.as_ref().map_or(0, |b| b.rows());
-                Ok(txn.view.rows)
+                txn.view.rows = txn.work.as_ref().map_or(0, |(_, buffer)| buffer.rows());
+                let rows = txn.view.rows;
+                inner.set_deadline(id, now.saturating_add(self.limits.precommit_timeout_ms));
+                Ok(rows)
             }
             Some(txn) => Err(Box::new(txn.view.clone())),
             None => Err(missing(id)),
@@ -188,20 +237,26 @@ impl TxnManager {
     }
 
     /// Moves a transaction from `from` to COMMITTED and hands out its rows.
-    pub(super) fn start_commit(&self, id: i64, from: TxnState) -> Result<(Arc<Table>, Arc<LoadBuffer>), Box<TxnView>> {
+    pub(super) fn start_commit(&self, id: i64, from: TxnState) -> Result<(Arc<Table>, Arc<LoadBuffer>), Refused> {
         let mut inner = self.lock();
-        match inner.txns.get_mut(&id) {
-            Some(txn) if txn.view.state == from => match txn.buffer.take() {
-                Some(buffer) => {
-                    txn.view.state = TxnState::Committed;
-                    txn.view.rows = buffer.rows();
-                    Ok((Arc::clone(&txn.table), buffer))
-                }
-                None => Err(Box::new(txn.view.clone())),
-            },
-            Some(txn) => Err(Box::new(txn.view.clone())),
-            None => Err(missing(id)),
+        let now = self.clock.now_ms();
+        let Some(txn) = inner.txns.get_mut(&id) else { return Err(Refused::State(missing(id))) };
+        let Some((table, buffer)) = txn.work.clone().filter(|_| txn.view.state == from) else {
+            return Err(Refused::State(Box::new(txn.view.clone())));
+        };
+        if buffer.is_partial() && table.schema_changed_since(&buffer) {
+            return Err(Refused::Schema(SqlError::detail(format!(
+                "transaction [{id}] check schema compatibility failed, partial update can't commit with old schema sucessfully ."
+            ))));
         }
+        txn.view.state = TxnState::Committed;
+        txn.view.committed_ms = Some(now);
+        txn.view.rows = buffer.rows();
+        txn.work = None;
+        let (db, table_id) = (txn.view.db.clone(), txn.table_id);
+        inner.stop_running(id, &db);
+        *inner.publishing.entry(table_id).or_default() += 1;
+        Ok((table, buffer))
     }
 
     /// Ends a commit: VISIBLE, or ABORTED with a reason.
@@ -216,6 +271,14 @@ impl TxnManager {
                     error.text().clone_into(&mut txn.view.reason);
                 }
             }
+            let table = txn.table_id;
+            let left = inner.publishing.get(&table).map_or(0, |n| n.saturating_sub(1));
+            if left == 0 {
+                inner.publishing.remove(&table);
+            } else {
+                inner.publishing.insert(table, left);
+            }
+            inner.keep_label(id, self.clock.now_ms(), &self.limits);
         }
         drop(inner);
         self.announce();
@@ -225,9 +288,9 @@ impl TxnManager {
     pub(super) fn abort(&self, id: i64, reason: &str) -> Result<(), Box<TxnView>> {
         let mut inner = self.lock();
         let now = self.clock.now_ms();
-        let outcome = match inner.txns.get_mut(&id) {
+        let outcome = match inner.txns.get(&id) {
             Some(txn) if txn.view.state.is_running() => {
-                txn.abort(reason, now);
+                inner.abort(id, reason, now, &self.limits);
                 Ok(())
             }
             Some(txn) => Err(Box::new(txn.view.clone())),
@@ -248,7 +311,7 @@ impl TxnManager {
     /// Waits until no transaction up to `watermark` is open on the tables; `false` when `timeout` passed first.
     pub(crate) async fn wait_quiet(
         &self,
-        tables: &std::collections::BTreeSet<u64>,
+        tables: &BTreeSet<u64>,
         watermark: i64,
         timeout: std::time::Duration,
     ) -> bool {
@@ -258,7 +321,7 @@ impl TxnManager {
                 let open = {
                     let inner = self.lock();
                     inner.txns.range(..=watermark).any(|(_, t)| {
-                        tables.contains(&t.table.id())
+                        tables.contains(&t.table_id)
                             && (t.view.state.is_running() || t.view.state == TxnState::Committed)
                     })
                 };
@@ -280,31 +343,71 @@ impl Inner {
         self.txns.get(id).map(|t| &t.view)
     }
 
-    fn expire(&mut self, now_ms: i64, precommit_timeout_ms: i64) -> bool {
+    fn set_deadline(&mut self, id: i64, deadline: i64) {
+        if let Some(txn) = self.txns.get_mut(&id) {
+            self.deadlines.remove(&(txn.deadline, id));
+            txn.deadline = deadline;
+            self.deadlines.insert((deadline, id));
+        }
+    }
+
+    /// The transaction is no longer PREPARE or PRECOMMITTED: nothing aborts it any more.
+    fn stop_running(&mut self, id: i64, db: &str) {
+        if let Some(txn) = self.txns.get(&id) {
+            self.deadlines.remove(&(txn.deadline, id));
+        }
+        if let Some(running) = self.running.get_mut(db) {
+            *running = running.saturating_sub(1);
+        }
+    }
+
+    fn keep_label(&mut self, id: i64, now_ms: i64, limits: &Limits) {
+        let Some(txn) = self.txns.get(&id) else { return };
+        let streaming = matches!(txn.view.source, "BACKEND_STREAMING" | "INSERT" | "INSERT_STREAMING");
+        let keep = if streaming { limits.streaming_label_keep_ms } else { limits.label_keep_ms };
+        self.set_deadline(id, now_ms.saturating_add(keep));
+    }
+
+    fn abort(&mut self, id: i64, reason: &str, now_ms: i64, limits: &Limits) {
+        let Some(txn) = self.txns.get_mut(&id) else { return };
+        txn.view.state = TxnState::Aborted;
+        reason.clone_into(&mut txn.view.reason);
+        txn.view.finished_ms = Some(now_ms);
+        txn.work = None;
+        let db = txn.view.db.clone();
+        self.stop_running(id, &db);
+        self.keep_label(id, now_ms, limits);
+    }
+
+    fn forget(&mut self, id: i64) {
+        let Some(txn) = self.txns.remove(&id) else { return };
+        self.deadlines.remove(&(txn.deadline, id));
+        let label = (txn.view.db, txn.view.label);
+        // A newer transaction may have the label by now.
+        if self.labels.get(&label) == Some(&id) {
+            self.labels.remove(&label);
+        }
+    }
+
+    /// Whether a transaction was aborted.
+    fn expire(&mut self, now_ms: i64, limits: &Limits) -> bool {
         let mut any = false;
-        for txn in self.txns.values_mut() {
-            let late = match txn.view.state {
-                TxnState::Prepare => now_ms - txn.view.prepared_ms > txn.timeout_ms,
-                TxnState::PreCommitted => {
-                    txn.view.precommitted_ms.is_some_and(|since| now_ms - since > precommit_timeout_ms)
+        while let Some((deadline, id)) = self.deadlines.first().copied() {
+            if deadline >= now_ms {
+                break;
+            }
+            match self.txns.get(&id) {
+                Some(txn) if txn.view.state.is_running() => {
+                    self.abort(id, "timeout by txn manager", now_ms, limits);
+                    any = true;
                 }
-                _ => false,
-            };
-            if late {
-                txn.abort("timeout by txn manager", now_ms);
-                any = true;
+                Some(_) => self.forget(id),
+                None => {
+                    self.deadlines.remove(&(deadline, id));
+                }
             }
         }
         any
-    }
-}
-
-impl Txn {
-    fn abort(&mut self, reason: &str, now_ms: i64) {
-        self.view.state = TxnState::Aborted;
-        reason.clone_into(&mut self.view.reason);
-        self.view.finished_ms = Some(now_ms);
-        self.buffer = None;
     }
 }
 
@@ -318,6 +421,7 @@ fn missing(id: i64) -> Box<TxnView> {
         source: "",
         prepared_ms: 0,
         precommitted_ms: None,
+        committed_ms: None,
         finished_ms: None,
         reason: String::new(),
         rows: 0,

@@ -8,6 +8,7 @@
 
 mod load;
 mod manager;
+mod publish;
 mod spec;
 mod two_phase;
 
@@ -17,7 +18,8 @@ pub use load::LoadTxn;
 pub(crate) use load::{abort_load, begin, finish, write};
 pub use manager::TxnManager;
 pub(crate) use manager::TxnView;
-pub use spec::{LabelState, LoadOutcome, LoadSpec, MergeType, NewKeyBehavior, RefusedRow, TxnRef, UpdateMode};
+pub(crate) use publish::{Publisher, set_held};
+pub use spec::{LabelState, LoadOutcome, LoadSpec, MergeType, NewKeyBehavior, Overwrite, RefusedRow, TxnRef, UpdateMode};
 pub(crate) use two_phase::{abort_two_phase, commit_two_phase, label_state};
 
 /// State of a transaction.

@@ -39,6 +39,18 @@ pub enum NewKeyBehavior {
     Error,
 }
 
+/// What a load replaces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Overwrite {
+    /// Nothing.
+    #[default]
+    No,
+    /// All rows of the partitions it may write to.
+    Targets,
+    /// All rows of the partitions it does write to.
+    Touched,
+}
+
 /// What a load is about.
 #[derive(Debug, Clone)]
 pub struct LoadSpec {
@@ -68,6 +80,8 @@ pub struct LoadSpec {
     pub partitions: Option<Vec<String>>,
     /// SUM columns are subtracted (`negative: true`).
     pub negative: bool,
+    /// Rows that the commit replaces.
+    pub overwrite: Overwrite,
 }
 
 impl Default for LoadSpec {
@@ -87,6 +101,7 @@ impl Default for LoadSpec {
             new_key: NewKeyBehavior::default(),
             partitions: None,
             negative: false,
+            overwrite: Overwrite::No,
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::load::{Refused, publish};
 use super::manager::STATUS_PREFIX;
+use super::publish::{Refused, publish};
 use super::{TxnState, TxnView};
 use crate::engine::{Engine, LabelState, TxnRef};
 use crate::error::SqlError;
@@ -42,7 +42,7 @@ fn done(txn: &TxnRef, what: &str) -> String {
 pub(crate) fn commit_two_phase(engine: &Arc<Engine>, db: &str, txn: &TxnRef) -> Result<String, SqlError> {
     let view = resolve(engine, db, txn, &[TxnState::PreCommitted])?;
     publish(engine, view.id, TxnState::PreCommitted).map_err(|why| match why {
-        Refused::Apply(error) => refused(error.text()),
+        Refused::Apply(error) | Refused::Schema(error) => refused(error.text()),
         Refused::State(view) => match view.state {
             TxnState::Aborted => {
                 refused(format!("transaction [{}] is already aborted. abort reason: {}", view.id, view.reason))

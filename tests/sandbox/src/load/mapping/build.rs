@@ -11,7 +11,7 @@ use crate::load::header::{ColumnItem, Format, LoadPlan, MergeKind};
 use crate::load::reply::Failure;
 use crate::load::{DELETE_SIGN, SEQUENCE_COL, SKIP_BITMAP_COL};
 use crate::sql::{CompiledExpr, ExprContext, compile_expression};
-use crate::storage::{DefaultValue, KeysType};
+use crate::storage::{Aggregation, Column, DefaultValue, KeysType};
 use crate::types::{DorisType, SessionZone};
 
 impl Mapping {
@@ -114,9 +114,8 @@ fn check_model(meta: &TableMeta, plan: &LoadPlan) -> Result<(), Failure> {
         if plan.merge != MergeKind::Append {
             return Err(analysis("Negative is only used when merge type is append."));
         }
-        if let (KeysType::Unique | KeysType::Duplicate, Some(value)) =
-            (meta.keys_type, meta.columns.iter().find(|c| !c.key))
-        {
+        let other = |c: &&Column| !c.key && c.aggregation != Some(Aggregation::Sum);
+        if let Some(value) = meta.columns.iter().find(other) {
             return Err(analysis(format!("Column is not SUM AggregateType. column:{}", value.name)));
         }
     }
@@ -159,7 +158,7 @@ fn sequence(meta: &TableMeta, plan: &LoadPlan) -> Result<Option<Sequence>, Failu
         None => Err(missing()),
         Some(name) if carried(name) => Ok(None),
         Some(name) => match meta.column(name).map(|c| &c.default) {
-            Some(DefaultValue::CurrentTimestamp) => Ok(None),
+            Some(DefaultValue::CurrentTimestamp(_)) => Ok(None),
             _ => Err(missing()),
         },
     }
@@ -225,9 +224,7 @@ pub(super) fn check_filled(meta: &TableMeta, plan: &LoadPlan, targets: &[Target]
             }
             continue;
         }
-        let fillable =
-            column.nullable || matches!(column.default, DefaultValue::Text(_) | DefaultValue::CurrentTimestamp);
-        if !fillable {
+        if !column.fillable() {
             return Err(analysis(format!("Column has no default value, column={}", column.name)));
         }
     }
@@ -404,9 +401,9 @@ impl<'a> Builder<'a> {
     /// Text that stands for a missing JSON key.
     fn default_text(&self, default: &DefaultValue) -> Option<String> {
         match default {
-            DefaultValue::None | DefaultValue::Null => None,
+            DefaultValue::None | DefaultValue::Null | DefaultValue::Empty => None,
             DefaultValue::Text(text) => Some(text.clone()),
-            DefaultValue::CurrentTimestamp => Some(self.now.clone()),
+            DefaultValue::CurrentTimestamp(_) | DefaultValue::CurrentDate => Some(self.now.clone()),
         }
     }
 }
