@@ -20,6 +20,7 @@
 //! | `flight-call NAME [ARGUMENTS]` | SQL, for calls that have one | rows, or `error STATUS TEXT` |
 //! | `http METHOD fe\|be\|URL PATH` | `> header: value`, `< body line` | see below |
 //! | `load fe\|be DATABASE.TABLE` | the same; a Stream Load with the usual headers | see below |
+//! | `object BUCKET/KEY [ENCODING]` | lines of an object for S3; not counted | |
 //! | `advance MILLISECONDS` | moves the clock; not counted | |
 //!
 //! Answers of HTTP: `status N`, `header NAME GLOB`, `body GLOB`, `keys A B …` (top-level keys in their order),
@@ -55,7 +56,7 @@ pub struct Record {
 impl Record {
     /// Whether it asserts something of the reference, as opposed to preparing for that.
     pub fn counts(&self) -> bool {
-        !matches!(self.verb.as_str(), "setup" | "let" | "advance")
+        !matches!(self.verb.as_str(), "setup" | "let" | "object" | "advance")
     }
 
     pub fn sql(&self) -> String {

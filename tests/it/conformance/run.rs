@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use doris_sandbox::engine::ManualClock;
-use doris_sandbox::{Profile, Sandbox};
+use doris_sandbox::s3_endpoint::{S3Endpoint, S3Settings};
+use doris_sandbox::{FlightConfig, Profile, Sandbox};
 
 use super::flight::Flight;
 use super::mysql::Mysql;
 use super::record::{File, Record};
-use super::{http, matching};
+use super::{body, http, matching};
 
 /// Administrator of every sandbox of the suite.
 pub const USER: &str = "root";
@@ -49,6 +50,7 @@ pub struct Run {
     pub sandbox: Sandbox,
     pub variables: BTreeMap<String, String>,
     clock: Arc<ManualClock>,
+    s3: S3Endpoint,
     mysql: HashMap<String, Mysql>,
     flight: HashMap<String, Flight>,
 }
@@ -109,18 +111,44 @@ impl Run {
             .user(USER)
             .password(PASSWORD)
             .profile(profile)
-            .clock(Arc::clone(&clock) as _)
             .seed_sql(format!("CREATE DATABASE {DATABASE}"));
+        // What is due after a while is due on the machine's clock: the suite does not move while it waits.
+        if !file.settings.iter().any(|(name, _)| name == "clock") {
+            builder = builder.clock(Arc::clone(&clock) as _);
+        }
+        let mut flight = FlightConfig::default();
         for (name, value) in &file.settings {
             let number = || value.parse::<u64>().map_err(|e| format!("{name}: {e}"));
             builder = match name.as_str() {
                 "time_zone" => builder.time_zone(value),
                 "precommit_timeout" => builder.precommit_timeout(Duration::from_secs(number()?)),
                 "max_running_transactions" => builder.max_running_transactions(number()? as usize),
+                "clock" if value == "system" => builder,
+                "flight_token_cache_size" => {
+                    flight.token_cache_size = Some(number()? as usize);
+                    builder
+                }
+                "flight_max_connections" => {
+                    flight.max_connections = Some(number()? as usize);
+                    builder
+                }
+                "max_user_connections" => {
+                    flight.max_user_connections = number()? as usize;
+                    builder
+                }
+                "flight_batch_rows" => {
+                    flight.result_sink_buffer_size_rows = number()? as usize;
+                    builder
+                }
+                "be_public_host" => {
+                    flight.public_host = Some(value.clone());
+                    builder
+                }
                 other => return Err(format!("no such setting: {other}")),
             };
         }
-        let sandbox = builder.start().await.map_err(|e| e.to_string())?;
+        let sandbox = builder.flight(flight).start().await.map_err(|e| e.to_string())?;
+        let s3 = S3Endpoint::start(S3Settings::default()).await.map_err(|e| e.to_string())?;
         let addresses = sandbox.addresses();
         let variables = [
             ("fe", addresses.fe_http),
@@ -128,13 +156,14 @@ impl Run {
             ("mysql", addresses.mysql),
             ("fe_flight", addresses.fe_flight),
             ("be_flight", addresses.be_flight),
+            ("s3", s3.address()),
         ]
         .into_iter()
         .flat_map(|(name, address)| {
             [(name.to_owned(), address.to_string()), (format!("{name}_port"), address.port().to_string())]
         })
         .collect();
-        Ok(Self { sandbox, variables, clock, mysql: HashMap::new(), flight: HashMap::new() })
+        Ok(Self { sandbox, variables, clock, s3, mysql: HashMap::new(), flight: HashMap::new() })
     }
 
     async fn record(&mut self, record: &Record) -> Result<(), String> {
@@ -143,6 +172,14 @@ impl Run {
         match record.verb.as_str() {
             "advance" => {
                 self.clock.advance(record.arguments.trim().parse().map_err(|e| format!("{e}"))?);
+                Ok(())
+            }
+            "object" => {
+                let [path, how @ ..] = words.as_slice() else { return Err("object BUCKET/KEY [ENCODING]".to_owned()) };
+                let (bucket, key) = path.split_once('/').ok_or("object BUCKET/KEY")?;
+                let text = record.input.iter().map(|line| format!("{line}\n")).collect::<String>();
+                let bytes = if how.is_empty() { text.into_bytes() } else { body::encode(&how.join(" "), &text) };
+                self.s3.put(bucket, key, bytes);
                 Ok(())
             }
             "setup" | "ok" | "query" | "error" => self.mysql(&record.connection).await?.check(record).await,

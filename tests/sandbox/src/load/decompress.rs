@@ -2,7 +2,7 @@
 
 use std::io::{self, BufReader, Read};
 
-use flate2::bufread::{DeflateDecoder, MultiGzDecoder};
+use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
 
 use super::header::Compression;
 use super::input::BodyReader;
@@ -24,7 +24,8 @@ fn decoder<R: Read + 'static>(input: BufReader<R>, compression: Compression) -> 
     Ok(match compression {
         Compression::Plain => Box::new(input),
         Compression::Gzip => Box::new(MultiGzDecoder::new(input)),
-        Compression::Deflate => Box::new(DeflateDecoder::new(input)),
+        // With the head of zlib, as a BE opens it.
+        Compression::Deflate => Box::new(ZlibDecoder::new(input)),
         Compression::Lz4Frame => Box::new(Frames { decoder: lz4_flex::frame::FrameDecoder::new(input) }),
         Compression::Lz4Block => Box::new(Blocks { input, left: 0, plain: Vec::new(), at: 0 }),
         Compression::Zstd => Box::new(zstd::stream::read::Decoder::with_buffer(input)?),
@@ -158,7 +159,7 @@ mod tests {
                 encoder.finish().expect("gzip")
             }
             Compression::Deflate => {
-                let mut encoder = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::fast());
+                let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
                 encoder.write_all(plain).expect("deflate");
                 encoder.finish().expect("deflate")
             }
