@@ -3,7 +3,7 @@
 use super::cursor::Cursor;
 use super::lexer::Statement;
 use super::query::QueryOptions;
-use super::{create, ddl, delete, insert, query, show, show_table, streams, tvf, views};
+use super::{alter, create, ddl, delete, insert, query, show, show_table, streams, tvf, views};
 use crate::engine::StatementResult;
 use crate::error::SqlError;
 use crate::session::Session;
@@ -38,6 +38,7 @@ async fn run_bare(session: &mut Session, text: &str, statement: &Statement) -> R
         "ALTER" if views::is_next(&cursor) => views::alter(session, &mut cursor).await,
         "DROP" if views::is_next(&cursor) => views::drop(session, &mut cursor),
         "CREATE" => create::run(session, &mut cursor).await,
+        "ALTER" if cursor.is_word("TABLE") => alter::run(session, &mut cursor),
         "DROP" => ddl::drop(session, &mut cursor),
         "SHOW" => show::run(session, &mut cursor),
         "DESC" | "DESCRIBE" if cursor.is_word("FUNCTION") => tvf::describe(session, &mut cursor).await,

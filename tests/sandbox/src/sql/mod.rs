@@ -1,5 +1,6 @@
 //! Doris SQL: lexing, the statements, queries through DataFusion with Doris's meaning.
 
+mod alter;
 mod changes;
 mod column_def;
 mod columns;

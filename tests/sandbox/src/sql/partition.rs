@@ -77,6 +77,11 @@ pub(super) fn item(cursor: &mut Cursor<'_>) -> Result<Item, SqlError> {
         return Ok(Item::Series { from, to, step, unit });
     }
     cursor.expect("PARTITION")?;
+    named(cursor)
+}
+
+/// `p VALUES ...`
+pub(super) fn named(cursor: &mut Cursor<'_>) -> Result<Item, SqlError> {
     let _ = cursor.eat_all(&["IF", "NOT", "EXISTS"]);
     let name = cursor.ident()?;
     cursor.expect("VALUES")?;

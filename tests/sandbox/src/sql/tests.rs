@@ -11,6 +11,7 @@ use crate::error::SqlError;
 use crate::session::Session;
 use crate::types::{TextStyle, text_value};
 
+mod alter;
 mod changes;
 mod fences;
 mod history;

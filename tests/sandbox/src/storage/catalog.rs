@@ -2,14 +2,14 @@
 
 mod views;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::RwLock;
 
-pub use self::views::{OnExisting, View, ViewColumn};
 use self::views::wrong_object;
+pub use self::views::{OnExisting, View, ViewColumn};
 use super::definition::TableSpec;
 use super::partition::{Bounds, PartitionSpec};
 use super::table::{Table, table_ids};
@@ -82,7 +82,8 @@ impl Catalog {
                 Err(SqlError::coded(1007, format!("Can't create database '{db}'; database exists")))
             };
         }
-        databases.insert(db.to_owned(), Database { id: self.next_ids(1), tables: BTreeMap::new(), views: BTreeMap::new() });
+        databases
+            .insert(db.to_owned(), Database { id: self.next_ids(1), tables: BTreeMap::new(), views: BTreeMap::new() });
         Ok(())
     }
 
@@ -184,12 +185,26 @@ impl Catalog {
     }
 }
 
+impl Catalog {
+    /// Changes the tables of a database; `taken` tells whether a name is in use.
+    pub(super) fn edit_tables(
+        &self,
+        db: &str,
+        edit: impl FnOnce(&mut BTreeMap<String, Arc<Table>>, &dyn Fn(&str) -> bool) -> Result<(), SqlError>,
+    ) -> Result<(), SqlError> {
+        let mut databases = self.databases.write();
+        let database = databases.get_mut(db).ok_or_else(|| SqlError::unknown_database(db))?;
+        let names: BTreeSet<String> = database.tables.keys().chain(database.views.keys()).cloned().collect();
+        edit(&mut database.tables, &|name| names.contains(name))
+    }
+}
+
 fn is_system(db: &str) -> bool {
     SYSTEM_DATABASES.iter().any(|name| name.eq_ignore_ascii_case(db))
 }
 
 /// `^[a-zA-Z][a-zA-Z0-9\-_]*$`, at most 64 characters (tables may also start with an underscore).
-fn check_name(what: &str, name: &str) -> Result<(), SqlError> {
+pub(crate) fn check_name(what: &str, name: &str) -> Result<(), SqlError> {
     let mut chars = name.chars();
     let first = chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
     if first && name.len() <= 64 && chars.all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_')) {

@@ -5,6 +5,7 @@
 //! index per tablet; deletes are rows with the delete sign set, as on the server.
 
 mod aggregate;
+mod alter;
 mod apply;
 mod buffer;
 mod catalog;
@@ -25,8 +26,10 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 
 pub use aggregate::Aggregation;
+pub(crate) use alter::Redefinition;
 pub(crate) use apply::Commit;
 pub use buffer::LoadBuffer;
+pub(crate) use catalog::check_name;
 pub use catalog::{Catalog, OnExisting, View, ViewColumn};
 pub(crate) use complete::WritePlan;
 pub use definition::{ChangeConfig, SequenceSpec, TableSpec};

@@ -208,11 +208,6 @@ impl Table {
         &self.shared.dml_lock
     }
 
-    /// Positions of the key columns.
-    pub(crate) fn key_positions(&self) -> Vec<usize> {
-        self.def.keys.clone()
-    }
-
     /// Facts for REST.
     pub fn meta(&self, db: &str) -> TableMeta {
         let spec = &self.def.spec;

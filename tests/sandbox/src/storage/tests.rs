@@ -129,3 +129,44 @@ fn states_are_united_per_group() {
     let united = fold(Aggregation::HllUnion, &all, &[0, 0, 0], 1).unwrap();
     assert_eq!(Hll::from_bytes(united.as_binary::<i64>().value(0)).unwrap().cardinality(), 2);
 }
+
+#[tokio::test]
+async fn compaction_keeps_rows_versions_and_snapshots() {
+    let engine = Engine::new(EngineConfig::default());
+    let mut session = engine.open_session("root", "127.0.0.1", Protocol::Http);
+    session
+        .execute(
+            "CREATE DATABASE d; CREATE TABLE d.u (k INT, v INT) UNIQUE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 1; \
+             CREATE TABLE d.a (k INT, v INT SUM) AGGREGATE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 1",
+        )
+        .await
+        .unwrap();
+    let mut snapshot = None;
+    for i in 0..200 {
+        let k = i % 20;
+        session.execute(&format!("INSERT INTO d.u VALUES ({k}, {i}); INSERT INTO d.a VALUES ({k}, 1)")).await.unwrap();
+        if i == 100 {
+            snapshot = Some(engine.table_handle("d", "u").unwrap().snapshot());
+        }
+    }
+    let table = engine.table_handle("d", "u").unwrap();
+    let now = table.snapshot();
+    assert!(now.tablets[0].rowsets.len() < 40, "{}", now.tablets[0].rowsets.len());
+    assert_eq!(table.tablets()[0].rows, 20);
+    let sum = |snapshot: &super::rowset::Snapshot| {
+        let schema = load_schema(table.columns(), KeysType::Unique, None, None).unwrap();
+        let mut values = Vec::new();
+        for (i, entry) in snapshot.tablets[0].rowsets.iter().enumerate() {
+            if let Some(batch) = entry.read(snapshot.version, 0, i as u32, &schema, false).unwrap() {
+                values.extend(batch.column(1).as_any().downcast_ref::<Int32Array>().unwrap().values().to_vec());
+            }
+        }
+        values.sort_unstable();
+        values
+    };
+    assert_eq!(sum(&now), (180..200).collect::<Vec<_>>());
+    assert_eq!(sum(&snapshot.unwrap()), (81..=100).collect::<Vec<_>>());
+    session.execute("DELETE FROM d.u WHERE k < 19; UPDATE d.u SET v = 0 WHERE k = 19").await.unwrap();
+    assert_eq!(sum(&table.snapshot()), [0]);
+    assert_eq!(engine.tablets("d", "a").unwrap()[0].rows, 20);
+}

@@ -276,3 +276,72 @@ async fn bad_batches_are_refused() {
         assert_eq!(error.response_message(), format!("[DATA_QUALITY_ERROR]{text}"));
     }
 }
+
+#[tokio::test]
+async fn finished_labels_age_out() {
+    let f = Fixture::new().await;
+    let txn = f.precommitted("a", 1);
+    f.engine.commit_txn("d", &txn).unwrap();
+    f.clock.advance(43_200_000);
+    assert_eq!(f.state("a"), TxnState::Visible);
+    assert!(f.engine.begin_load(f.spec("a")).is_err());
+    f.clock.advance(1);
+    assert_eq!(f.state("a"), TxnState::Unknown);
+    f.begin("a");
+    assert_eq!(f.engine.running_transactions(), 0, "a dropped load is aborted");
+}
+
+#[tokio::test]
+async fn a_held_publish_leaves_transactions_committed() {
+    let f = Fixture::with(|config| config.max_publishing_txn_num_per_table = Some(2)).await;
+    f.engine.set_publish_held(Some(("d", "t")), true).unwrap();
+    let txn = f.begin("a");
+    f.write(&txn, 1);
+    assert_eq!(f.engine.finish_load(txn, false).unwrap().state, TxnState::Committed);
+    let second = f.precommitted("b", 2);
+    assert!(f.engine.commit_txn("d", &second).unwrap().ends_with("commit successfully."));
+    assert_eq!((f.count().await, f.state("a"), f.state("b")), (0, TxnState::Committed, TxnState::Committed));
+    let refused = f.engine.begin_load(f.spec("c")).unwrap_err().to_string();
+    assert!(refused.contains("is 2, larger than limit 2"), "{refused}");
+    let again = f.engine.commit_txn("d", &second).unwrap_err();
+    assert!(again.message.ends_with("is already committed, not pre-committed."), "{again}");
+    // Another table is not held.
+    let txn = f.engine.begin_load(LoadSpec { table: "dup".into(), ..f.spec("d") }).unwrap();
+    assert_eq!(f.engine.finish_load(txn, false).unwrap().state, TxnState::Visible);
+    f.engine.set_publish_held(Some(("d", "t")), false).unwrap();
+    assert_eq!((f.count().await, f.state("a"), f.state("b")), (2, TxnState::Visible, TxnState::Visible));
+    f.engine.set_publish_held(None, true).unwrap();
+    let txn = f.begin("e");
+    f.write(&txn, 3);
+    f.engine.finish_load(txn, false).unwrap();
+    f.engine.set_publish_held(None, false).unwrap();
+    assert_eq!((f.count().await, f.state("e")), (3, TxnState::Visible));
+}
+
+#[tokio::test]
+async fn too_many_versions_refuse_a_load() {
+    let f = Fixture::with(|config| {
+        config.auto_compaction = false;
+        config.max_tablet_version_num = 3;
+    })
+    .await;
+    let load = |key: i32| {
+        let txn = f.engine.begin_load(LoadSpec { label: None, ..f.spec("") }).unwrap();
+        let schema = f.engine.table_meta("d", "t").unwrap().load_schema(None).unwrap();
+        let batch = RecordBatch::try_new(schema, vec![Arc::new(Int32Array::from(vec![key]))]).unwrap();
+        f.engine.write_load(&txn, batch)?;
+        f.engine.finish_load(txn, false)
+    };
+    let mut refused = None;
+    for _ in 0..6 {
+        refused = refused.or(load(1).err());
+    }
+    let text = refused.expect("refused").response_message();
+    let tablet = f.engine.tablets("d", "t").unwrap().into_iter().find(|t| t.rows > 0).unwrap().id;
+    assert_eq!(
+        text,
+        format!(
+            "[E-235]failed to init rowset builder. version count: 4, exceed limit: 3, tablet: {tablet}. Please reduce the frequency of loading data or adjust the max_tablet_version_num in be.conf to a larger value."
+        )
+    );
+}
