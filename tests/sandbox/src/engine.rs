@@ -18,11 +18,15 @@ use crate::connections::ConnectionPool;
 use crate::error::{LoadError, SqlError};
 use crate::flight::FlightConfig;
 use crate::queries::{ActiveQueries, ActiveQuery};
+use crate::processes::Processes;
 use crate::session::Session;
+use crate::sql::Globals;
 use crate::storage::{Catalog, Column, KeysType, SequenceSpec, Table};
 pub use crate::txn::{LabelState, LoadOutcome, LoadSpec, MergeType, NewKeyBehavior, Overwrite, RefusedRow, TxnRef, UpdateMode};
 use crate::txn::{LoadTxn, Publisher, TxnManager};
 use crate::types::DorisType;
+pub use crate::users::Privilege;
+use crate::users::Users;
 
 /// The Doris build the sandbox imitates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -355,7 +359,10 @@ pub struct TsoStatus {
 pub struct Engine {
     config: EngineConfig,
     topology: RwLock<Topology>,
-    users: RwLock<BTreeMap<String, String>>,
+    pub(crate) users: Users,
+    /// Values of SET GLOBAL.
+    pub(crate) globals: RwLock<Globals>,
+    pub(crate) processes: Arc<Processes>,
     pub(crate) catalog: Catalog,
     pub(crate) txns: TxnManager,
     pub(crate) publisher: Publisher,
@@ -381,11 +388,12 @@ impl fmt::Debug for Engine {
 impl Engine {
     /// An empty cluster.
     pub fn new(config: EngineConfig) -> Arc<Engine> {
-        let users = BTreeMap::from([(config.user.clone(), config.password.clone())]);
         let started_ms = config.clock.now_ms();
         Arc::new(Engine {
             topology: RwLock::default(),
-            users: RwLock::new(users),
+            users: Users::new(&config.user, &config.password),
+            globals: RwLock::default(),
+            processes: Arc::default(),
             catalog: Catalog::default(),
             txns: TxnManager::new(&config),
             publisher: Publisher::default(),
@@ -424,24 +432,38 @@ impl Engine {
 
     /// Adds a user, or replaces the password of one.
     pub fn set_user(&self, user: &str, password: &str) {
-        self.users.write().insert(user.to_owned(), password.to_owned());
+        self.users.set(user, password);
     }
 
     /// Whether user and password are right.
     pub fn authenticate(&self, user: &str, password: &str) -> bool {
-        self.users.read().get(user).is_some_and(|known| known == password)
+        self.users.authenticate(user, None, password)
+    }
+
+    /// Whether user and password are right for a client at this address.
+    pub fn authenticate_from(&self, user: &str, address: &str, password: &str) -> bool {
+        self.users.authenticate(user, Some(address), password)
     }
 
     /// Whether `auth` answers `salt` rightly under `mysql_native_password` (an empty answer means no password).
-    pub fn mysql_password_ok(&self, user: &str, salt: &[u8], auth: &[u8]) -> bool {
-        let users = self.users.read();
-        let Some(password) = users.get(user) else { return false };
-        crate::native_password::verify(password, salt, auth)
+    pub fn mysql_password_ok(&self, user: &str, address: &str, salt: &[u8], auth: &[u8]) -> bool {
+        self.users.answers(user, Some(address), salt, auth)
     }
 
-    /// Whether the user is the administrator.
+    /// Whether the user has the ADMIN privilege.
     pub fn is_admin(&self, user: &str) -> bool {
-        user == self.config.user
+        self.users.allows(user, "", "", Privilege::Admin)
+    }
+
+    /// Checks a privilege on a table; an empty name means the whole database, or the cluster.
+    ///
+    /// # Errors
+    /// 1227 with the text of REST answers.
+    pub fn check_privilege(&self, user: &str, db: &str, table: &str, privilege: Privilege) -> Result<(), SqlError> {
+        match self.users.allows(user, db, table, privilege) {
+            true => Ok(()),
+            false => Err(crate::users::denied(privilege.word())),
+        }
     }
 
     /// Opens a session: one per connection (MySQL), token (Flight) or request (HTTP).

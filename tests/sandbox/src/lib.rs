@@ -16,6 +16,7 @@ mod http;
 mod load;
 mod mysql;
 mod native_password;
+mod processes;
 mod queries;
 mod random;
 pub mod s3_endpoint;
@@ -28,8 +29,9 @@ mod storage;
 mod testing;
 mod txn;
 pub mod types;
+mod users;
 
-pub use engine::{Engine, EngineConfig, IncrFailure, Profile};
+pub use engine::{Engine, EngineConfig, IncrFailure, Privilege, Profile};
 pub use error::{LoadError, SqlError};
 pub use faults::{Action, AppliedFault, Fault, Faults, FlightSchemaFault, NodeId, Requests, SeenRequest, Site};
 pub use flight::{FlightArgs, FlightConfig};

@@ -1,14 +1,19 @@
 //! One connection: current database, variables, identity.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::sql::sqlparser::tokenizer::Token;
+use tokio::time::Instant;
 
 use crate::deep_stack::DeepStack;
 use crate::engine::{Engine, Protocol, StatementResult};
 use crate::error::SqlError;
-use crate::sql::{Statement, Variables};
-use crate::types::SessionZone;
+use crate::processes::{Listed, Watch};
+use crate::sql::{Statement, Transaction, Variables};
+use crate::types::{DorisType, SessionZone};
 
 /// A session. Statements of one session run one after another; sessions run in parallel.
 #[derive(Debug)]
@@ -21,6 +26,11 @@ pub struct Session {
     pub(crate) database: Option<String>,
     pub(crate) variables: Variables,
     pub(crate) last_insert: Option<LastInsert>,
+    /// Literals of `@name`, by name in lower case.
+    pub(crate) user_variables: BTreeMap<String, Vec<Token>>,
+    /// The transaction that BEGIN opened.
+    pub(crate) transaction: Option<Transaction>,
+    pub(crate) listed: Listed,
     follower: bool,
 }
 
@@ -37,7 +47,9 @@ pub(crate) struct LastInsert {
 
 impl Session {
     pub(crate) fn new(engine: Arc<Engine>, id: u64, user: &str, client_ip: &str, protocol: Protocol) -> Self {
-        let variables = Variables::new(engine.config());
+        let variables = Variables::new(engine.config(), &engine.globals.read());
+        let now = engine.config().clock.now_ms();
+        let listed = engine.processes.open(id, user, client_ip, protocol, now);
         Self {
             engine,
             id,
@@ -47,6 +59,9 @@ impl Session {
             database: None,
             variables,
             last_insert: None,
+            user_variables: BTreeMap::new(),
+            transaction: None,
+            listed,
             follower: false,
         }
     }
@@ -89,13 +104,23 @@ impl Session {
     /// Makes a database current.
     ///
     /// # Errors
-    /// 1049.
+    /// 1049, or 1044 when nothing in it is open to the user.
     pub fn use_database(&mut self, db: &str) -> Result<(), SqlError> {
         if !self.engine.catalog.has_database(db) {
             return Err(SqlError::unknown_database(db));
         }
+        crate::sql::check_use(self, db)?;
         self.database = Some(db.to_owned());
         Ok(())
+    }
+
+    /// Puts everything but the database back to what it was when the session was opened.
+    pub fn reset(&mut self) {
+        self.variables = Variables::new(self.engine.config(), &self.engine.globals.read());
+        self.user_variables.clear();
+        self.last_insert = None;
+        // Its load is aborted.
+        self.transaction = None;
     }
 
     /// Value of a session variable; `None` when there is no such variable.
@@ -110,7 +135,11 @@ impl Session {
 
     /// The statements of a text, none of them run yet.
     pub(crate) fn split(&self, sql: &str) -> Result<Vec<Statement>, SqlError> {
-        crate::sql::split(sql, self.variables.backslash_escapes())
+        let mut statements = crate::sql::split(sql, self.variables.backslash_escapes())?;
+        if self.variables.pipes_concat() {
+            statements.iter_mut().for_each(|statement| statement.concat_pipes(sql));
+        }
+        Ok(statements)
     }
 
     /// Runs one statement of `sql`.
@@ -118,14 +147,44 @@ impl Session {
     /// Planning and running recurse into nested expressions, so both get a deep stack.
     pub(crate) async fn run(&mut self, sql: &str, statement: &Statement) -> Result<StatementResult, SqlError> {
         statement.check_size()?;
-        let result = DeepStack::new(Box::pin(crate::sql::run(self, sql, statement))).await?;
+        let text = crate::sql::masked(sql, statement);
+        let (deadline, late) = self.deadline(statement);
+        let place = (text.as_str(), self.database.as_deref(), self.engine.config().clock.now_ms());
+        let watch = Watch::new(&self.listed.process, place, deadline, late);
+        let result = watch
+            .run(statement.returns_rows(), DeepStack::new(Box::pin(crate::sql::run(self, sql, statement))))
+            .await?;
         Ok(match result {
             StatementResult::Rows { schema, stream, origin, types } => {
                 let deep = RecordBatchStreamAdapter::new(Arc::clone(&schema), DeepStack::new(stream));
-                StatementResult::Rows { schema, stream: Box::pin(deep), origin, types }
+                let watched = RecordBatchStreamAdapter::new(Arc::clone(&schema), watch.stream(Box::pin(deep)));
+                StatementResult::Rows { schema, stream: Box::pin(watched), origin, types }
             }
             done @ StatementResult::Done { .. } => done,
         })
+    }
+
+    /// Names and types of the columns of one query, planned and not run; empty for other statements.
+    pub(crate) async fn describe(&self, sql: &str) -> Result<Vec<(String, DorisType)>, SqlError> {
+        let statements = self.split(sql)?;
+        let [statement] = statements.as_slice() else { return Ok(Vec::new()) };
+        statement.check_size()?;
+        DeepStack::new(Box::pin(crate::sql::describe(self, sql, statement))).await
+    }
+
+    /// When a statement has to be over, and what is said then: `query_timeout` for reads, `insert_timeout` for writes.
+    fn deadline(&self, statement: &Statement) -> (Option<Instant>, fn() -> SqlError) {
+        let seconds = |name: &str| Duration::from_secs(self.variables.number(name).unwrap_or(u64::from(u32::MAX)));
+        let (limit, late): (_, fn() -> SqlError) = match statement.first_word().as_deref() {
+            Some("SELECT" | "WITH" | "VALUES") => {
+                (seconds("query_timeout"), || SqlError::detail("query is timeout, killed by timeout checker"))
+            }
+            Some("INSERT" | "UPDATE" | "DELETE") => {
+                (seconds("insert_timeout"), || SqlError::coded(5024, "Execute timeout"))
+            }
+            _ => return (None, || SqlError::detail("query is timeout, killed by timeout checker")),
+        };
+        (Instant::now().checked_add(limit), late)
     }
 
     /// Runs the statements of a text in order and stops at the first error.

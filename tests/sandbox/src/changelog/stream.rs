@@ -128,6 +128,11 @@ struct Move {
 }
 
 impl Consumption {
+    /// No stream is read.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Adds partitions of a stream, read behind their offset and up to `to`.
     pub(crate) fn add(&mut self, stream: &Arc<TableStream>, partition: u64, from: Option<i64>, to: i64) {
         let entry =

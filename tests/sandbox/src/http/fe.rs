@@ -18,7 +18,7 @@ use super::envelope::{self, BAD_REQUEST, ERROR, NOT_FOUND, OK, UNAUTHORIZED, env
 use super::redirect::{check_policy, to_backend};
 use super::statement;
 use super::{Peer, header_text as header};
-use crate::engine::{Profile, TabletInfo};
+use crate::engine::{Privilege, Profile, TabletInfo};
 use crate::error::SqlError;
 use crate::shared::Shared;
 use crate::txn::TxnState;
@@ -64,6 +64,18 @@ pub(super) fn login(shared: &Shared, headers: &HeaderMap, peer: Peer) -> Result<
         return Err(Box::new(envelope(UNAUTHORIZED, text)));
     }
     Ok(credentials)
+}
+
+/// Checks that the user may do something with a table.
+fn allowed(
+    shared: &Shared,
+    credentials: &Credentials,
+    db: &str,
+    table: &str,
+    privilege: Privilege,
+) -> Result<(), Box<Response>> {
+    let checked = shared.engine.check_privilege(&credentials.user, db, table, privilege);
+    checked.map_err(|denied| Box::new(envelope(UNAUTHORIZED, denied.text())))
 }
 
 fn flatten(reply: Reply) -> Response {
@@ -202,7 +214,8 @@ async fn schema_in_catalog(
 }
 
 fn table_schema(shared: &Shared, headers: &HeaderMap, peer: Peer, db: &str, table: &str) -> Reply {
-    login(shared, headers, peer)?;
+    let credentials = login(shared, headers, peer)?;
+    allowed(shared, &credentials, db, table, Privilege::Select)?;
     let meta = shared.engine.table_meta(db, table).map_err(|e| Box::new(envelope(ERROR, e.message)))?;
     let properties: Vec<Value> = meta
         .columns
@@ -236,7 +249,8 @@ async fn query_plan(
 }
 
 async fn plan(shared: &Shared, headers: &HeaderMap, peer: Peer, db: &str, table: &str, body: Body) -> Reply {
-    login(shared, headers, peer)?;
+    let credentials = login(shared, headers, peer)?;
+    allowed(shared, &credentials, db, table, Privilege::Select)?;
     let bytes = axum::body::to_bytes(body, MAX_JSON_BODY).await.unwrap_or_default();
     let sql = serde_json::from_slice::<Value>(&bytes)
         .ok()
@@ -264,12 +278,7 @@ fn plan_data(shared: &Shared, tablets: &[TabletInfo], sql: &str) -> Value {
 }
 
 /// As [`stream_load`], with the table in the header `sql`, which only the BE reads.
-async fn http_stream(
-    State(shared): Ctx,
-    Extension(peer): Extension<Peer>,
-    uri: Uri,
-    headers: HeaderMap,
-) -> Response {
+async fn http_stream(State(shared): Ctx, Extension(peer): Extension<Peer>, uri: Uri, headers: HeaderMap) -> Response {
     let credentials = match login(&shared, &headers, peer) {
         Ok(credentials) => credentials,
         Err(refusal) => return *refusal,
@@ -351,6 +360,7 @@ fn redirect_load(shared: &Shared, peer: Peer, db: &str, table: &str, uri: &Uri, 
     if table.is_empty() {
         return Err(refuse("No table selected."));
     }
+    allowed(shared, &credentials, db, table, Privilege::Load)?;
     // With group commit the FE chooses the BE by the table, so it looks for it.
     if ["sync_mode", "async_mode"].iter().any(|m| group_commit.eq_ignore_ascii_case(m)) {
         if !shared.engine.databases().iter().any(|known| known == db) {

@@ -314,3 +314,29 @@ async fn a_dropped_sandbox_listens_no_more() {
         assert!(refused, "{address}");
     }
 }
+
+#[tokio::test]
+async fn rest_calls_and_loads_need_privileges_on_the_table() {
+    let s = sandbox().await;
+    s.execute("CREATE USER reader IDENTIFIED BY 'r'").await.expect("user");
+    let schema = async || {
+        let url = format!("http://{}/api/d/dup/_schema", s.fenodes());
+        let request = http().get(url).basic_auth("reader", Some("r"));
+        request.send().await.expect("answer").json::<Value>().await.expect("json")
+    };
+    let load = async || {
+        let url = format!("http://{}/api/d/dup/_stream_load", s.benodes());
+        let request = http().put(url).basic_auth("reader", Some("r")).body("1\ta\t1\n");
+        request.send().await.expect("answer").json::<Value>().await.expect("json")
+    };
+    let denied = |privilege: &str| {
+        format!("Access denied; you need (at least one of) the ({privilege}) privilege(s) for this operation")
+    };
+    let answer = schema().await;
+    assert_eq!((answer["code"].as_i64(), answer["data"].as_str()), (Some(401), Some(denied("SELECT").as_str())));
+    let answer = load().await;
+    assert_eq!(answer["Message"], format!("[NOT_AUTHORIZED]{}", denied("LOAD")));
+    s.execute("GRANT SELECT_PRIV, LOAD_PRIV ON d.dup TO reader").await.expect("grant");
+    assert_eq!(schema().await["code"], 0);
+    assert_eq!(load().await["Status"], "Success");
+}

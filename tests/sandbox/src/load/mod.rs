@@ -47,7 +47,7 @@ use self::mapping::{Mapping, Planned};
 pub(crate) use self::reply::LoadReply;
 use self::reply::{Commit, Failure, Status};
 use self::worker::{Done, Job};
-use crate::engine::{LoadSpec, Profile, TableMeta};
+use crate::engine::{LoadSpec, Privilege, Profile, TableMeta};
 use crate::error::LoadError;
 use crate::http::auth::Credentials;
 use crate::random;
@@ -143,6 +143,8 @@ fn authenticate(shared: &Shared, target: &LoadTarget, headers: &HeaderMap) -> Re
     if !shared.engine.authenticate(&credentials.user, &credentials.password) {
         return Err(Failure::new("NOT_AUTHORIZED", access_denied(&credentials, &target.client)));
     }
+    let allowed = shared.engine.check_privilege(&credentials.user, &target.db, &target.table, Privilege::Load);
+    allowed.map_err(|denied| Failure::new("NOT_AUTHORIZED", denied.text()))?;
     Ok(credentials)
 }
 

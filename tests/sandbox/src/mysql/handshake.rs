@@ -95,6 +95,19 @@ pub(super) fn parse_login(payload: &[u8]) -> Result<Login, &'static str> {
     read_fields(capabilities, &mut take).ok_or("Bad handshake")
 }
 
+/// Reads the argument of COM_CHANGE_USER; `None` when it is too short.
+pub(super) fn parse_change_user(argument: &[u8]) -> Option<Login> {
+    let mut take = Take(argument);
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let user = text(take.until_nul());
+    let length = usize::from(take.u8()?);
+    let auth = take.bytes(length)?.to_vec();
+    let database = Some(text(take.until_nul())).filter(|db| !db.is_empty());
+    take.bytes(2); // charset
+    let plugin = (!take.0.is_empty()).then(|| take.until_nul().to_vec());
+    Some(Login { capabilities: 0, user, auth, database, plugin })
+}
+
 fn read_fields(capabilities: u32, take: &mut Take<'_>) -> Option<Login> {
     let has = |flag: u32| capabilities & flag != 0;
     take.bytes(4 + 1 + 23)?; // max packet, charset, filler

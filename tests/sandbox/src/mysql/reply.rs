@@ -49,6 +49,16 @@ pub(super) fn sql_err(error: &SqlError) -> Vec<u8> {
     err(error.code, error.state, &error.message)
 }
 
+/// First packet of the answer to a prepared statement.
+pub(super) fn prepared(id: u32, columns: usize, parameters: usize) -> Vec<u8> {
+    let mut out = vec![0];
+    out.extend_from_slice(&id.to_le_bytes());
+    out.extend_from_slice(&(columns as u16).to_le_bytes());
+    out.extend_from_slice(&(parameters as u16).to_le_bytes());
+    out.extend_from_slice(&[0, 0, 0]); // filler, warnings
+    out
+}
+
 /// Number of columns of a result.
 pub(super) fn column_count(n: usize) -> Vec<u8> {
     let mut out = Vec::new();
@@ -75,6 +85,11 @@ pub(super) fn column(name: &str, ty: &DorisType) -> Vec<u8> {
     out.push(decimals);
     out.extend_from_slice(&[0, 0]);
     out
+}
+
+/// MySQL type of a column.
+pub(super) fn type_code(ty: &DorisType) -> u8 {
+    wire_type(ty).0
 }
 
 /// MySQL type, display length, decimals, and whether the value is no text.

@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use mysql_async::prelude::Queryable;
-use mysql_async::{Conn, Error, Opts, OptsBuilder, Row};
+use mysql_async::{ChangeUserOpts, Conn, Error, Opts, OptsBuilder, Params, Row, Value};
 
 use crate::faults::{Action, Fault, Site};
 use crate::sandbox::Sandbox;
@@ -98,8 +98,11 @@ async fn errors_carry_code_state_and_text_and_the_connection_lives_on() {
     assert_eq!(text, "errCode = 2, detailMessage = Table [none] does not exist in database [d].");
     let (code, ..) = refusal(conn.query_drop("USE none").await.expect_err("refused"));
     assert_eq!(code, 1049);
-    let (code, state, _) = refusal(conn.prep("SELECT 1").await.expect_err("refused"));
-    assert_eq!((code, state.as_str()), (1295, "HY000"));
+    let (code, _, text) = refusal(conn.prep("SELECT * FROM d.none WHERE id = ?").await.expect_err("refused"));
+    assert_eq!(
+        (code, text.as_str()),
+        (1105, "errCode = 2, detailMessage = Table [none] does not exist in database [d].")
+    );
     let one: Option<i64> = conn.query_first("SELECT 1").await.expect("query");
     assert_eq!(one, Some(1));
 }
@@ -142,4 +145,112 @@ async fn a_fault_fails_a_statement_and_statements_are_seen() {
     );
     conn.query_drop("SELECT 42").await.expect("once only");
     assert_eq!(s.requests().matching(Site::Mysql, "SELECT 42").len(), 2);
+}
+
+#[tokio::test]
+async fn prepared_statements_take_and_give_values_of_every_type() {
+    let s = sandbox().await;
+    let mut conn = connect(&s).await;
+    conn.query_drop(
+        "CREATE TABLE d.p (i INT NULL, b BIGINT NULL, t TINYINT NULL, f DOUBLE NULL, n DECIMAL(10,2) NULL, d DATE NULL,
+         ts DATETIME(6) NULL, v VARCHAR(50) NULL, l LARGEINT NULL) DUPLICATE KEY(i) DISTRIBUTED BY HASH(i) BUCKETS 1
+         PROPERTIES (\"replication_num\" = \"1\")",
+    )
+    .await
+    .expect("table");
+    let insert = conn.prep("INSERT INTO d.p VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)").await.expect("prepare");
+    assert_eq!(insert.num_params(), 9);
+    let row = Params::Positional(vec![
+        7_i32.into(),
+        (-9_000_000_000_i64).into(),
+        (-5_i8).into(),
+        1.5_f64.into(),
+        "12.34".into(),
+        Value::Date(2024, 1, 2, 0, 0, 0, 0),
+        Value::Date(2024, 1, 2, 3, 4, 5, 6),
+        "it's a \\ and a ?".into(),
+        "170141183460469231731687303715884105727".into(),
+    ]);
+    conn.exec_drop(&insert, row).await.expect("insert");
+    conn.exec_drop(&insert, vec![Value::NULL; 9]).await.expect("nulls");
+    let select =
+        conn.prep("SELECT * FROM d.p WHERE i = ? OR (i IS NULL AND v <=> ?) ORDER BY i").await.expect("prepare");
+    let rows: Vec<Row> = conn.exec(&select, (7, Option::<String>::None)).await.expect("rows");
+    assert_eq!(rows.len(), 2);
+    assert!((0..9).all(|i| rows[0][i] == Value::NULL));
+    let values: Vec<Value> = rows[1].clone().unwrap();
+    assert_eq!(
+        values,
+        [
+            Value::Int(7),
+            Value::Int(-9_000_000_000),
+            Value::Int(-5),
+            Value::Double(1.5),
+            "12.34".into(),
+            Value::Date(2024, 1, 2, 0, 0, 0, 0),
+            Value::Date(2024, 1, 2, 3, 4, 5, 6),
+            "it's a \\ and a ?".into(),
+            "170141183460469231731687303715884105727".into(),
+        ]
+    );
+    let limited = conn.prep("SELECT i FROM d.p ORDER BY i LIMIT ?").await.expect("prepare");
+    let rows: Vec<Option<i32>> = conn.exec(&limited, (1,)).await.expect("rows");
+    assert_eq!(rows, [None]);
+    conn.close(limited).await.expect("close");
+    let error = conn.prep("SELECT * FROM d.none WHERE k = ?").await.expect_err("unknown table");
+    assert_eq!(refusal(error).2, "errCode = 2, detailMessage = Table [none] does not exist in database [d].");
+}
+
+#[tokio::test]
+async fn long_texts_go_both_ways() {
+    let s = sandbox().await;
+    let wide = options(&s, Some("pw")).max_allowed_packet(Some(64 * 1024 * 1024));
+    let mut conn = Conn::new(Opts::from(wide)).await.expect("connection");
+    let long = "x".repeat(17 * 1024 * 1024);
+    let got: Option<String> = conn.query_first(format!("SELECT '{long}' AS a")).await.expect("query");
+    assert_eq!(got.map(|text| text.len()), Some(long.len()));
+    let got: Option<String> = conn.exec_first("SELECT ? AS a", (long.clone(),)).await.expect("query");
+    assert_eq!(got.map(|text| text.len()), Some(long.len()));
+}
+
+#[tokio::test]
+async fn another_user_may_take_over_the_connection() {
+    let s = sandbox().await;
+    let mut conn = connect(&s).await;
+    conn.query_drop("CREATE USER reader IDENTIFIED BY 'r'; GRANT SELECT_PRIV ON d.* TO reader").await.expect("user");
+    let opts = ChangeUserOpts::default()
+        .with_user(Some("reader".to_owned()))
+        .with_pass(Some("r".to_owned()))
+        .with_db_name(Some("d".to_owned()));
+    conn.change_user(opts).await.expect("change");
+    let who: Option<String> = conn.query_first("SELECT DATABASE()").await.expect("query");
+    assert_eq!(who.as_deref(), Some("d"));
+    let error = conn.query_drop("INSERT INTO d.dup VALUES (1, 'a', 1)").await.expect_err("no LOAD");
+    assert_eq!(refusal(error).0, 1142);
+    let opts = ChangeUserOpts::default().with_user(Some("reader".to_owned())).with_pass(Some("wrong".to_owned()));
+    let error = conn.change_user(opts).await.expect_err("refused");
+    assert_eq!(refusal(error).0, 1045);
+}
+
+#[tokio::test]
+async fn connections_are_limited_killed_and_closed_when_idle() {
+    let s = sandbox().await;
+    let mut conn = connect(&s).await;
+    conn.query_drop("CREATE USER few; SET PROPERTY FOR 'few' 'max_user_connections' = '1'").await.expect("user");
+    let few = || Opts::from(options(&s, None).user(Some("few")));
+    let mut first = Conn::new(few()).await.expect("first");
+    let error = Conn::new(few()).await.expect_err("second");
+    let (code, _, text) = refusal(error);
+    assert_eq!(code, 1203);
+    assert!(text.starts_with("Reach limit of connections. Total: 1024, User: 1, Current: 2"), "{text}");
+    let id: Option<u64> = first.query_first("SELECT CONNECTION_ID()").await.expect("id");
+    conn.query_drop(format!("KILL {}", id.expect("id"))).await.expect("kill");
+    assert!(first.query_drop("SELECT 1").await.is_err(), "the connection is gone");
+    conn.query_drop("SET wait_timeout = 1").await.expect("set");
+    let processes =
+        || s.engine().processes.list().into_iter().filter(|p| p.protocol == crate::engine::Protocol::Mysql).count();
+    while processes() > 0 {
+        tokio::task::yield_now().await;
+    }
+    assert!(conn.query_drop("SELECT 1").await.is_err());
 }

@@ -76,6 +76,7 @@ struct State {
     objects: Mutex<Objects>,
     seen: Mutex<Vec<S3Request>>,
     refusals: Mutex<Vec<Refusal>>,
+    stalled: Mutex<Vec<String>>,
 }
 
 /// A running server. Dropping it closes the listener and its connections.
@@ -99,8 +100,13 @@ impl S3Endpoint {
     pub async fn start(settings: S3Settings) -> std::io::Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let address = listener.local_addr()?;
-        let state =
-            Arc::new(State { settings, objects: Mutex::default(), seen: Mutex::default(), refusals: Mutex::default() });
+        let state = Arc::new(State {
+            settings,
+            objects: Mutex::default(),
+            seen: Mutex::default(),
+            refusals: Mutex::default(),
+            stalled: Mutex::default(),
+        });
         let router = Router::new().fallback(requests::answer).with_state(Arc::clone(&state));
         let mut server = JoinSet::new();
         server.spawn(async move {
@@ -144,6 +150,11 @@ impl S3Endpoint {
     /// What was asked so far, in order.
     pub fn requests(&self) -> Vec<S3Request> {
         self.state.seen.lock().clone()
+    }
+
+    /// Leaves every request for a key that holds `key_part` without an answer.
+    pub fn stall(&self, key_part: &str) {
+        self.state.stalled.lock().push(key_part.to_owned());
     }
 
     /// Refuses the next request of this method whose key holds `key_part` with `status`.

@@ -95,6 +95,9 @@ pub(super) async fn answer(Shared(state): Shared<Arc<State>>, request: Request) 
     let signed = parts.headers.contains_key(http::header::AUTHORIZATION);
     let range = parts.headers.get(http::header::RANGE).and_then(|v| v.to_str().ok()).map(str::to_owned);
     let method = parts.method.clone();
+    if !target.key.is_empty() && state.stalled.lock().iter().any(|part| target.key.contains(part)) {
+        std::future::pending::<()>().await;
+    }
     let response = match refusal(&state, &method, &target, &parts.headers) {
         Some(response) => response,
         None => match axum::body::to_bytes(body, MAX_BODY).await {

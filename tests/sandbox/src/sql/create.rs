@@ -34,35 +34,7 @@ pub(super) async fn run(session: &mut Session, cursor: &mut Cursor<'_>) -> Resul
     if cursor.eat("TABLE") {
         return table(session, cursor).await;
     }
-    if cursor.eat("USER") {
-        return user(session, cursor);
-    }
     Err(SqlError::not_served(format!("CREATE {}", cursor.rest().split('(').next().unwrap_or_default().trim())))
-}
-
-/// `CREATE USER [IF NOT EXISTS] 'name'[@'host'] [IDENTIFIED BY 'password']`
-fn user(session: &mut Session, cursor: &mut Cursor<'_>) -> Result<StatementResult, SqlError> {
-    cursor.eat_all(&["IF", "NOT", "EXISTS"]);
-    let name = match cursor.peek() {
-        Some(Token::SingleQuotedString(_)) => cursor.string()?,
-        _ => cursor.ident()?,
-    };
-    if cursor.eat_token(&Token::AtSign) {
-        match cursor.peek() {
-            Some(Token::SingleQuotedString(_)) => cursor.string()?,
-            _ => cursor.ident()?,
-        };
-    }
-    let password = if cursor.eat_all(&["IDENTIFIED", "BY"]) { cursor.string()? } else { String::new() };
-    cursor.expect_end()?;
-    if !session.engine.is_admin(&session.user) {
-        return Err(SqlError::coded(
-            1227,
-            "Access denied; you need (at least one of) the (GRANT) privilege(s) for this operation",
-        ));
-    }
-    session.engine.set_user(&name, &password);
-    Ok(done())
 }
 
 async fn table(session: &mut Session, cursor: &mut Cursor<'_>) -> Result<StatementResult, SqlError> {

@@ -1,4 +1,4 @@
-//! DROP, TRUNCATE, SET, USE, SWITCH and the resolution of table names.
+//! DROP, TRUNCATE, USE, SWITCH and the resolution of table names.
 
 use datafusion::sql::sqlparser::tokenizer::Token;
 
@@ -96,101 +96,5 @@ pub(super) fn switch(session: &mut Session, cursor: &mut Cursor<'_>) -> Result<S
     cursor.expect_end()?;
     check_catalog(&catalog)?;
     session.database = None;
-    Ok(done())
-}
-
-/// `SET [SESSION|GLOBAL] a = b, @@x = y`, `SET NAMES cs`, `SET CHARACTER SET cs`, `SET TRANSACTION ...`.
-pub(super) fn set(session: &mut Session, cursor: &mut Cursor<'_>) -> Result<StatementResult, SqlError> {
-    if cursor.eat("NAMES") || cursor.eat_all(&["CHARACTER", "SET"]) || cursor.eat("CHARSET") {
-        let charset = value(cursor)?.unwrap_or_else(|| "utf8mb4".to_owned());
-        if cursor.eat("COLLATE") {
-            value(cursor)?;
-        }
-        cursor.expect_end()?;
-        if !charset.to_ascii_lowercase().starts_with("utf8") {
-            return Err(SqlError::coded(1115, format!("Unknown character set: '{charset}'")));
-        }
-        return Ok(done());
-    }
-    if cursor.is_word("TRANSACTION") || cursor.is_word_at(1, "TRANSACTION") {
-        // The server reads and ignores isolation levels.
-        return Ok(done());
-    }
-    if cursor.is_word("PASSWORD") || cursor.is_word("PROPERTY") {
-        return Err(SqlError::not_served(format!("SET {}", cursor.rest())));
-    }
-    let mut assignments = Vec::new();
-    loop {
-        let mut global = false;
-        if cursor.eat_token(&Token::AtSign) {
-            if !cursor.eat_token(&Token::AtSign) {
-                return Err(SqlError::not_served("user variables"));
-            }
-            if (cursor.is_word("SESSION") || cursor.is_word("LOCAL") || cursor.is_word("GLOBAL"))
-                && cursor.peek_at(1) == Some(&Token::Period)
-            {
-                global = cursor.is_word("GLOBAL");
-                cursor.at += 2;
-            }
-        } else if cursor.eat("GLOBAL") {
-            global = true;
-        } else if (cursor.is_word("SESSION") || cursor.is_word("LOCAL")) && cursor.peek_at(1) != Some(&Token::Eq) {
-            cursor.at += 1;
-        }
-        let name = cursor.ident()?;
-        if !cursor.eat_token(&Token::Eq) {
-            cursor.expect_token(&Token::Colon)?;
-            cursor.expect_token(&Token::Eq)?;
-        }
-        let value = value(cursor)?;
-        if global {
-            return Err(SqlError::not_served("global variables"));
-        }
-        assignments.push((name, value));
-        if !cursor.eat_token(&Token::Comma) {
-            break;
-        }
-    }
-    cursor.expect_end()?;
-    let mut variables = session.variables.clone();
-    for (name, value) in assignments {
-        variables.set(&name, value.as_deref())?;
-    }
-    session.variables = variables;
-    Ok(done())
-}
-
-/// A value of SET; `None` is DEFAULT.
-fn value(cursor: &mut Cursor<'_>) -> Result<Option<String>, SqlError> {
-    if cursor.eat("DEFAULT") {
-        return Ok(None);
-    }
-    if cursor.peek() == Some(&Token::AtSign) && cursor.peek_at(1) == Some(&Token::AtSign) {
-        return Err(SqlError::not_served("SET to the value of another variable"));
-    }
-    let negative = cursor.eat_token(&Token::Minus);
-    let text = match cursor.peek() {
-        Some(Token::SingleQuotedString(text)) => text.clone(),
-        Some(Token::Number(text, _)) => text.clone(),
-        Some(Token::Word(word)) => word.value.clone(),
-        _ => return Err(cursor.unexpected("a value")),
-    };
-    cursor.at += 1;
-    if !cursor.at_end() && !matches!(cursor.peek(), Some(Token::Comma)) && !cursor.is_word("COLLATE") {
-        return Err(SqlError::not_served("expressions as values of SET"));
-    }
-    Ok(Some(if negative { format!("-{text}") } else { text }))
-}
-
-/// `UNSET VARIABLE (ALL | name)`
-pub(super) fn unset(session: &mut Session, cursor: &mut Cursor<'_>) -> Result<StatementResult, SqlError> {
-    cursor.expect("VARIABLE")?;
-    let name = cursor.ident()?;
-    cursor.expect_end()?;
-    if name.eq_ignore_ascii_case("ALL") {
-        session.variables = super::Variables::new(session.engine.config());
-    } else {
-        session.variables.set(&name, None)?;
-    }
     Ok(done())
 }

@@ -144,7 +144,7 @@ pub(super) async fn delete(session: &mut Session, cursor: &mut Cursor<'_>) -> Re
     let _guard = table.dml_lock().lock().await;
     let sql = select(&db, &name, &["__sandbox_tablet__".to_owned(), "__sandbox_row__".to_owned()], &filter);
     let statements = super::split(&sql, session.variables.backslash_escapes())?;
-    let options = QueryOptions { row_ids: true, ..QueryOptions::default() };
+    let options = QueryOptions { row_ids: true, trusted: true, ..QueryOptions::default() };
     let prepared = query::prepare(session, &statements[0].tokens, &sql, &options).await.map_err(unknown_column)?;
     let epoch = prepared.epoch;
     let mut stream = prepared.stream().await?;

@@ -3,7 +3,10 @@
 use super::cursor::Cursor;
 use super::lexer::Statement;
 use super::query::QueryOptions;
-use super::{alter, create, ddl, delete, insert, query, show, show_table, streams, tvf, views};
+use super::{
+    alter, create, ddl, delete, explain, insert, misc, privileges, query, set, show, show_table, streams, transaction,
+    tvf, users, views,
+};
 use crate::engine::StatementResult;
 use crate::error::SqlError;
 use crate::session::Session;
@@ -22,9 +25,16 @@ pub(crate) async fn run(session: &mut Session, text: &str, statement: &Statement
 
 async fn run_bare(session: &mut Session, text: &str, statement: &Statement) -> Result<StatementResult, SqlError> {
     let mut cursor = Cursor::new(text, statement);
+    if let Some(first) = statement.first_word() {
+        transaction::check(session, &first)?;
+    }
     if cursor.is_word("SELECT") || cursor.is_word("WITH") || starts_query(&cursor) {
         return query::run(session, &statement.tokens, text, &QueryOptions::default()).await;
     }
+    if cursor.is_word("VALUES") {
+        return query::run(session, &statement.tokens, text, &QueryOptions::default()).await;
+    }
+    privileges::check(session, &cursor)?;
     let Ok(first) = cursor.ident() else { return Err(cursor.unexpected("a statement")) };
     if let Some(outcome) = streams::statement(session, &first, &mut cursor) {
         return outcome;
@@ -37,6 +47,19 @@ async fn run_bare(session: &mut Session, text: &str, statement: &Statement) -> R
         "CREATE" if views::is_next(&cursor) => views::create(session, &mut cursor).await,
         "ALTER" if views::is_next(&cursor) => views::alter(session, &mut cursor).await,
         "DROP" if views::is_next(&cursor) => views::drop(session, &mut cursor),
+        "CREATE" if cursor.is_word("USER") || cursor.is_word("ROLE") => users::create(session, &mut cursor),
+        "ALTER" if cursor.is_word("USER") => users::alter(session, &mut cursor),
+        "DROP" if cursor.is_word("USER") || cursor.is_word("ROLE") => users::drop(session, &mut cursor),
+        "GRANT" => users::grant(session, &mut cursor, false),
+        "REVOKE" => users::grant(session, &mut cursor, true),
+        "EXPLAIN" => explain::run(session, &mut cursor).await,
+        "DESC" | "DESCRIBE" if cursor.is_word("SELECT") || cursor.is_word("WITH") || cursor.is_word("VERBOSE") => {
+            explain::run(session, &mut cursor).await
+        }
+        "KILL" => misc::kill(session, &mut cursor),
+        "SYNC" if cursor.at_end() => Ok(ddl::done()),
+        "REFRESH" => misc::refresh(&mut cursor),
+        "ANALYZE" => misc::analyze(session, &mut cursor),
         "CREATE" => create::run(session, &mut cursor).await,
         "ALTER" if cursor.is_word("TABLE") => alter::run(session, &mut cursor),
         "DROP" => ddl::drop(session, &mut cursor),
@@ -46,19 +69,16 @@ async fn run_bare(session: &mut Session, text: &str, statement: &Statement) -> R
             Some(result) => Ok(result),
             None => show_table::describe(session, &mut cursor),
         },
-        "SET" => ddl::set(session, &mut cursor),
-        "UNSET" => ddl::unset(session, &mut cursor),
+        "SET" => set::run(session, &mut cursor),
+        "UNSET" => set::unset(session, &mut cursor),
         "USE" => ddl::use_database(session, &mut cursor),
         "SWITCH" => ddl::switch(session, &mut cursor),
-        // Drivers end a transaction that nobody began; BEGIN is refused, so there is never one to end.
-        "COMMIT" | "ROLLBACK" => {
-            cursor.eat("WORK");
-            cursor.expect_end()?;
-            Ok(StatementResult::Done { affected: 0, info: String::new() })
-        }
-        "EXPLAIN" | "ALTER" | "REFRESH" | "RECOVER" | "ADMIN" | "GRANT" | "REVOKE" | "BEGIN" | "KILL" | "EXPORT"
-        | "LOAD" | "ANALYZE" | "CALL" | "BACKUP" | "RESTORE" | "CANCEL" | "SYNC" | "START" | "LOCK" | "UNLOCK"
-        | "REPLACE" | "VALUES" | "HELP" | "PREPARE" | "EXECUTE" | "INSTALL" | "WARM" => {
+        "BEGIN" => transaction::begin(session, &mut cursor),
+        "START" if cursor.is_word("TRANSACTION") => transaction::begin(session, &mut cursor),
+        "COMMIT" => transaction::commit(session, &mut cursor).await,
+        "ROLLBACK" => transaction::rollback(session, &mut cursor),
+        "ALTER" | "RECOVER" | "ADMIN" | "EXPORT" | "LOAD" | "CALL" | "BACKUP" | "RESTORE" | "CANCEL" | "SYNC"
+        | "START" | "LOCK" | "UNLOCK" | "REPLACE" | "HELP" | "PREPARE" | "EXECUTE" | "INSTALL" | "WARM" => {
             Err(SqlError::not_served(format!("{} statements", first.to_ascii_uppercase())))
         }
         _ => {

@@ -1,5 +1,7 @@
 //! Tables of `information_schema`, made at the moment they are read.
 
+mod facts;
+
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
@@ -34,21 +36,17 @@ pub(super) fn names(session: &Session) -> Vec<&'static str> {
         "active_queries",
         "columns",
         "global_variables",
-        "key_column_usage",
         "partitions",
-        "referential_constraints",
-        "routines",
         "schemata",
         "session_variables",
-        "statistics",
-        "table_constraints",
         "tables",
         "views",
     ];
+    names.extend(facts::FILLED.iter().chain(facts::EMPTY).map(|(name, _)| *name));
     if session.engine.profile().has_changes() {
         names.extend(["table_stream_consumption", "table_streams", "tso_status"]);
-        names.sort_unstable();
     }
+    names.sort_unstable();
     names
 }
 
@@ -64,14 +62,22 @@ pub(super) fn table(session: &Session, name: &str) -> Result<RecordBatch, SqlErr
         "columns" => batch(COLUMNS, columns(session)?),
         "schemata" => batch(SCHEMATA, schemata(session)),
         "partitions" => batch(PARTITIONS, partitions(session)?),
-        "session_variables" | "global_variables" => batch(VARIABLES, variables(session)),
+        "session_variables" => batch(VARIABLES, variables(&session.variables)),
+        "global_variables" => {
+            let globals = session.engine.globals.read().clone();
+            batch(VARIABLES, variables(&super::Variables::new(session.engine.config(), &globals)))
+        }
         "tso_status" => batch(tso_columns(session), tso_status(session)),
         "table_streams" => batch(TABLE_STREAMS, texts(super::streams::status_rows(session))),
         "table_stream_consumption" => batch(STREAM_CONSUMPTION, texts(super::streams::consumption_rows(session))),
         "views" => batch(VIEWS, views(session)),
-        "statistics" => batch(STATISTICS, vec![]),
-        "routines" => batch(ROUTINES, vec![]),
-        _ => batch(CONSTRAINTS, vec![]),
+        other => match facts::FILLED.iter().find(|(name, _)| *name == other) {
+            Some((name, columns)) => batch(columns, facts::rows(session, name)),
+            None => {
+                let empty = facts::EMPTY.iter().find(|(name, _)| *name == other);
+                batch(empty.map_or(&[][..], |(_, columns)| columns), vec![])
+            }
+        },
     }
 }
 
@@ -162,6 +168,16 @@ const PARTITIONS: &[&str] = &[
     "#TABLE_ROWS",
     "#AVG_ROW_LENGTH",
     "#DATA_LENGTH",
+    "#MAX_DATA_LENGTH",
+    "#INDEX_LENGTH",
+    "#DATA_FREE",
+    "CREATE_TIME",
+    "UPDATE_TIME",
+    "CHECK_TIME",
+    "#CHECKSUM",
+    "PARTITION_COMMENT",
+    "NODEGROUP",
+    "TABLESPACE_NAME",
 ];
 const VARIABLES: &[&str] = &["VARIABLE_NAME", "VARIABLE_VALUE", "DEFAULT_VALUE", "CHANGED"];
 const TABLE_STREAMS: &[&str] = &[
@@ -198,36 +214,6 @@ const VIEWS: &[&str] = &[
     "CHARACTER_SET_CLIENT",
     "COLLATION_CONNECTION",
 ];
-const STATISTICS: &[&str] = &[
-    "TABLE_CATALOG",
-    "TABLE_SCHEMA",
-    "TABLE_NAME",
-    "#NON_UNIQUE",
-    "INDEX_SCHEMA",
-    "INDEX_NAME",
-    "#SEQ_IN_INDEX",
-    "COLUMN_NAME",
-    "COLLATION",
-    "#CARDINALITY",
-    "#SUB_PART",
-    "PACKED",
-    "NULLABLE",
-    "INDEX_TYPE",
-    "COMMENT",
-    "INDEX_COMMENT",
-];
-const ROUTINES: &[&str] = &["SPECIFIC_NAME", "ROUTINE_CATALOG", "ROUTINE_SCHEMA", "ROUTINE_NAME", "ROUTINE_TYPE"];
-const CONSTRAINTS: &[&str] = &[
-    "CONSTRAINT_CATALOG",
-    "CONSTRAINT_SCHEMA",
-    "CONSTRAINT_NAME",
-    "TABLE_CATALOG",
-    "TABLE_SCHEMA",
-    "TABLE_NAME",
-    "COLUMN_NAME",
-    "CONSTRAINT_TYPE",
-];
-
 fn texts(rows: Vec<Vec<String>>) -> Rows {
     rows.into_iter().map(|row| row.into_iter().map(Cell::Text).collect()).collect()
 }
@@ -263,14 +249,15 @@ fn all_tables(session: &Session) -> Result<Vec<Arc<Table>>, SqlError> {
     for db in session.engine.databases() {
         // A database may be dropped between the two calls.
         if let Ok(tables) = session.engine.catalog.tables(&db) {
-            out.extend(tables);
+            out.extend(tables.into_iter().filter(|t| super::privileges::is_visible(session, &db, t.name())));
         }
     }
     Ok(out)
 }
 
 fn all_views(session: &Session) -> Vec<Arc<View>> {
-    session.engine.databases().iter().flat_map(|db| session.engine.catalog.views(db)).collect()
+    let views = session.engine.databases().into_iter().flat_map(|db| session.engine.catalog.views(&db));
+    views.filter(|view| super::privileges::is_visible(session, &view.db, &view.name)).collect()
 }
 
 fn views(session: &Session) -> Rows {
@@ -356,7 +343,7 @@ fn numeric(ty: &DorisType) -> Option<(u64, u64)> {
 fn columns(session: &Session) -> Result<Rows, SqlError> {
     let mut rows: Rows = Vec::new();
     for table in all_tables(session)? {
-        for (i, column) in table.columns().iter().enumerate() {
+        for (i, (column, _)) in super::show_table::described(session, &table).iter().enumerate() {
             let key = if column.key { table.keys_type().column_key() } else { "" };
             let facts = ColumnFacts {
                 name: &column.name,
@@ -435,7 +422,7 @@ fn column_row(db: &str, table: &str, i: usize, column: &ColumnFacts<'_>) -> Vec<
 }
 
 fn schemata(session: &Session) -> Rows {
-    let databases = session.engine.databases().into_iter();
+    let databases = super::show_cluster::databases(session).into_iter();
     databases
         .map(|db| vec![text("internal"), text(db), text("utf8mb4"), text("utf8mb4_0900_bin"), Cell::Null, Cell::Null])
         .collect()
@@ -466,9 +453,8 @@ fn partitions(session: &Session) -> Result<Rows, SqlError> {
     Ok(rows)
 }
 
-fn variables(session: &Session) -> Rows {
-    session
-        .variables
+fn variables(variables: &super::Variables) -> Rows {
+    variables
         .list()
         .map(|(name, value, default, changed)| {
             vec![text(name), text(value), text(default), text(if changed { "1" } else { "0" })]

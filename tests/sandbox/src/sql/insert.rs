@@ -14,6 +14,7 @@ use super::lexer::Tok;
 use super::literal;
 use super::partition;
 use super::query::{self, QueryOptions, engine_error};
+use super::transaction::{OpenLoad, Transaction, told_rows};
 use crate::changelog::Consumption;
 use crate::engine::{Engine, LoadOutcome, LoadSpec, MergeType, NewKeyBehavior, Overwrite, StatementResult, UpdateMode};
 use crate::error::SqlError;
@@ -121,7 +122,7 @@ async fn write(
         Source::Query(Box::new(prepared))
     };
     let timeout = session.variables.number("insert_timeout").unwrap_or(14_400);
-    let txn = engine.begin_load(LoadSpec {
+    let spec = LoadSpec {
         db: db.to_owned(),
         table: name.to_owned(),
         label: into.label,
@@ -135,18 +136,76 @@ async fn write(
         partitions: into.partitions,
         overwrite: into.overwrite,
         ..LoadSpec::default()
-    })?;
-    let written = match source {
-        Source::Values(batches) => batches.into_iter().try_for_each(|batch| write_all(&engine, &txn, batch, strict)),
-        Source::Query(prepared) => copy_rows(session, &engine, &txn, *prepared, &targets).await,
     };
-    if let Err(error) = written {
+    if session.transaction.is_some() {
+        if !consumption.is_empty() {
+            return Err(SqlError::not_served("reading a table stream inside a transaction"));
+        }
+        return in_transaction(session, &engine, spec, source, &targets, strict).await;
+    }
+    let txn = engine.begin_load(spec)?;
+    if let Err(error) = write_source(session, &engine, &txn, source, &targets, strict).await {
         engine.abort_load(txn, error.text());
         return Err(error);
     }
     let now = engine.config().clock.now_ms();
     let outcome = consumption.commit(now, publish(&engine, txn)).await?;
     Ok(report(session, outcome, db, name))
+}
+
+async fn write_source(
+    session: &Session,
+    engine: &Arc<Engine>,
+    txn: &LoadTxn,
+    source: Source,
+    targets: &[Target],
+    strict: bool,
+) -> Result<(), SqlError> {
+    match source {
+        Source::Values(batches) => batches.into_iter().try_for_each(|batch| write_all(engine, txn, batch, strict)),
+        Source::Query(prepared) => copy_rows(session, engine, txn, *prepared, targets).await,
+    }
+}
+
+/// Adds rows to the load of the session's transaction. Rows that were written cannot be taken back one INSERT at a time:
+/// a failure ends the transaction.
+async fn in_transaction(
+    session: &mut Session,
+    engine: &Arc<Engine>,
+    spec: LoadSpec,
+    source: Source,
+    targets: &[Target],
+    strict: bool,
+) -> Result<StatementResult, SqlError> {
+    let Some(mut transaction) = session.transaction.take() else {
+        return Err(SqlError::detail("There is no transaction"));
+    };
+    if spec.label.is_some() {
+        session.transaction = Some(transaction);
+        return Err(SqlError::detail("Transaction insert can not have label"));
+    }
+    let open = match transaction.open.take() {
+        Some(open) => match open.check(&spec.db, &spec.table, spec.columns.as_deref()) {
+            Ok(()) => open,
+            Err(error) => {
+                session.transaction = Some(Transaction { open: Some(open), ..transaction });
+                return Err(error);
+            }
+        },
+        None => {
+            let (db, table, columns) = (spec.db.clone(), spec.table.clone(), spec.columns.clone());
+            let txn = engine.begin_load(LoadSpec { label: Some(transaction.label.clone()), ..spec })?;
+            OpenLoad { txn, db, table, columns }
+        }
+    };
+    let before = open.txn.rows();
+    if let Err(error) = write_source(session, engine, &open.txn, source, targets, strict).await {
+        engine.abort_load(open.txn, error.text());
+        return Err(error);
+    }
+    let told = told_rows(&transaction.label, "PREPARE", &open.txn.txn_id().to_string(), open.txn.rows() - before);
+    session.transaction = Some(Transaction { open: Some(open), ..transaction });
+    Ok(told)
 }
 
 enum Source {

@@ -35,6 +35,32 @@ impl Statement {
         })
     }
 
+    /// Gives `||` the meaning of `PIPES_AS_CONCAT`.
+    pub(crate) fn concat_pipes(&mut self, text: &str) {
+        let pipes = self.tokens.iter_mut().filter(|tok| &text[tok.start..tok.end] == "||");
+        pipes.for_each(|tok| tok.token = Token::StringConcat);
+    }
+
+    /// Where its text begins and ends.
+    pub(crate) fn span(&self) -> (usize, usize) {
+        let start = self.tokens.first().map_or(0, |tok| tok.start);
+        (start, self.tokens.last().map_or(start, |tok| tok.end))
+    }
+
+    /// Where its `?` stand.
+    pub(crate) fn placeholders(&self) -> Vec<usize> {
+        let marks = self.tokens.iter().filter(|tok| matches!(tok.token, Token::Placeholder(_)));
+        marks.map(|tok| tok.start).collect()
+    }
+
+    /// The first word in upper case, parentheses passed over.
+    pub(crate) fn first_word(&self) -> Option<String> {
+        match self.tokens.iter().map(|tok| &tok.token).find(|token| **token != Token::LParen) {
+            Some(Token::Word(word)) if word.quote_style.is_none() => Some(word.value.to_ascii_uppercase()),
+            _ => None,
+        }
+    }
+
     /// Refuses what is nested so deeply that planning it would not end well. Doris's own limits are higher (3000
     /// levels, 10000 children), with `OR` and `AND` chains of any length within them.
     ///
@@ -294,6 +320,7 @@ impl Lexer<'_> {
             (b'|', ..) => (Token::Pipe, 1),
             (b'^', ..) => (Token::Caret, 1),
             (b'~', ..) => (Token::Tilde, 1),
+            (b'?', ..) => (Token::Placeholder("?".to_owned()), 1),
             (other, ..) => {
                 return Err(SqlError::syntax(format!("extraneous input '{}' in statement", other as char)));
             }

@@ -210,6 +210,12 @@ impl ExprPlanner for DorisOperators {
                 let planned = binary(truth(expr.left)?, op, truth(expr.right)?);
                 Ok(PlannerResult::Planned(planned))
             }
+            // `||` under PIPES_AS_CONCAT; NULL when a side is NULL.
+            BinaryOperator::StringConcat => {
+                let (left, right) =
+                    (self.cast_to(expr.left, &DorisType::String), self.cast_to(expr.right, &DorisType::String));
+                Ok(PlannerResult::Planned(binary(left, Operator::StringConcat, right)))
+            }
             BinaryOperator::BitwiseAnd | BinaryOperator::BitwiseOr | BinaryOperator::BitwiseXor => {
                 Ok(PlannerResult::Original(expr))
             }

@@ -12,7 +12,7 @@ use datafusion::catalog::{
 use datafusion::common::{DataFusionError, SchemaError};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::session_state::SessionState;
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 use datafusion::physical_plan::execute_stream;
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{self, Query, TableFactor, VisitMut, VisitorMut};
@@ -20,18 +20,20 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::changes::{self, Wanted};
 use super::columns::{self, Shown};
+use super::explain::ScanNote;
 use super::expression::{self, ExprContext};
-use super::lexer::Tok;
+use super::lexer::{Statement, Tok};
 use super::provider::{Relation, Source};
 use super::relations::{self, ScanSpec, scan_name};
 use super::rewrite::{Rewriter, plain_name};
-use super::{ddl, dialect, functions, information, output, stream_scan, streams, tvf, views};
+use super::{ddl, dialect, functions, information, output, privileges, stream_scan, streams, tvf, views};
 use crate::changelog::{Consumption, Fence};
 use crate::engine::{Engine, Origin, Profile, StatementResult, TabletInfo};
 use crate::error::SqlError;
 use crate::session::Session;
 use crate::storage::Table;
-use crate::types::format_datetime;
+use crate::types::{DorisType, format_datetime};
+use crate::users::Privilege;
 
 /// How a query is read.
 #[derive(Debug, Clone, Default)]
@@ -40,6 +42,8 @@ pub(super) struct QueryOptions {
     pub(super) row_ids: bool,
     /// Views around this query.
     pub(super) nesting: usize,
+    /// Tables are read without a check of privileges: that of the statement, or of the view, was enough.
+    pub(super) trusted: bool,
 }
 
 /// A planned query.
@@ -47,6 +51,8 @@ pub(super) struct Prepared {
     state: SessionState,
     pub(super) plan: LogicalPlan,
     origin: Origin,
+    /// The tables that are read.
+    pub(super) scans: Vec<ScanNote>,
     /// Epoch of the last table bound.
     pub(super) epoch: u64,
     /// Offsets of streams that a statement moves when it writes the rows.
@@ -57,6 +63,11 @@ impl Prepared {
     /// Output schema in storage types.
     pub(super) fn schema(&self) -> SchemaRef {
         Arc::clone(self.plan.schema().inner())
+    }
+
+    /// The plan as it will run.
+    pub(super) fn optimized(&self) -> Result<LogicalPlan, SqlError> {
+        self.state.optimize(&self.plan).map_err(engine_error)
     }
 
     /// Runs the plan; batches in storage types.
@@ -73,10 +84,33 @@ pub(super) async fn run(
     text: &str,
     options: &QueryOptions,
 ) -> Result<StatementResult, SqlError> {
-    let prepared = prepare(session, tokens, text, options).await?;
+    let mut prepared = prepare(session, tokens, text, options).await?;
+    if let Some(limit) = session.variables.number("sql_select_limit").filter(|n| *n < i64::MAX as u64)
+        && !matches!(prepared.plan, LogicalPlan::Limit(_))
+    {
+        let limited = LogicalPlanBuilder::from(prepared.plan).limit(0, Some(limit as usize));
+        prepared.plan = limited.and_then(LogicalPlanBuilder::build).map_err(engine_error)?;
+    }
     let origin = prepared.origin;
     let stream = prepared.stream().await?;
     output::to_result(stream, origin, session.engine.profile(), session.variables.zone())
+}
+
+/// Names and types of the columns that a query gives; empty for other statements.
+pub(crate) async fn describe(
+    session: &Session,
+    text: &str,
+    statement: &Statement,
+) -> Result<Vec<(String, DorisType)>, SqlError> {
+    if !matches!(statement.first_word().as_deref(), Some("SELECT" | "WITH")) {
+        return Ok(Vec::new());
+    }
+    let prepared = prepare(session, &statement.tokens, text, &QueryOptions::default()).await?;
+    let column = |field: &arrow::datatypes::FieldRef| {
+        let label = field.name().split(super::rewrite::LABEL_MARK).next().unwrap_or_default().to_owned();
+        DorisType::of_field(field).map(|ty| (label, ty))
+    };
+    Ok(prepared.schema().fields().iter().filter_map(column).collect())
 }
 
 /// Text of the wall clock in the session zone with up to six digits of fraction.
@@ -130,6 +164,7 @@ pub(super) async fn prepare(
         epoch: 0,
         tables: 0,
         system: 0,
+        notes: Vec::new(),
     };
     for name in &collector.relations {
         if name.contains('.') || !collector.ctes.contains(name) {
@@ -155,12 +190,19 @@ pub(super) async fn prepare(
     let statement = DfStatement::Statement(Box::new(ast::Statement::Query(query)));
     let plan = state.statement_to_plan(statement).await.map_err(engine_error)?;
     let from_fe = binder.tables == 0 && (rewritten.uses_variables || session_function || binder.system > 0);
-    Ok(Prepared { state, plan, origin: if from_fe { Origin::Fe } else { Origin::Be }, epoch: binder.epoch, consumption: binder.consumption })
+    Ok(Prepared {
+        state,
+        plan,
+        origin: if from_fe { Origin::Fe } else { Origin::Be },
+        scans: binder.notes,
+        epoch: binder.epoch,
+        consumption: binder.consumption,
+    })
 }
 
 /// Evaluates one expression without tables; one row.
 pub(super) fn constant(session: &Session, tokens: &[Tok], _text: &str) -> Result<ArrayRef, SqlError> {
-    let rewritten = relations::rewrite(session, tokens)?;
+    let rewritten = relations::rewrite_expression(session, tokens)?;
     let context = ExprContext::of_session(session);
     let schema: SchemaRef = Arc::new(arrow::datatypes::Schema::empty());
     expression::compile_tokens(&context, rewritten.tokens, &schema)?.constant()
@@ -220,6 +262,7 @@ struct Binder<'a> {
     epoch: u64,
     tables: usize,
     system: usize,
+    notes: Vec<ScanNote>,
 }
 
 impl Binder<'_> {
@@ -245,7 +288,8 @@ impl Binder<'_> {
             return Ok(());
         }
         let (db, table) = ddl::resolve(self.session, spec.parts.clone())?;
-        let (relation, hidden): (Arc<dyn TableProvider>, Vec<String>) = if db.eq_ignore_ascii_case("information_schema") {
+        let (relation, hidden): (Arc<dyn TableProvider>, Vec<String>) = if db.eq_ignore_ascii_case("information_schema")
+        {
             if spec.incr.is_some() || spec.travel.is_some() || spec.tablets.is_some() || spec.partitions.is_some() {
                 return Err(SqlError::detail(format!("table {table} takes no read hints")));
             }
@@ -256,32 +300,30 @@ impl Binder<'_> {
             if spec.incr.is_some() || spec.travel.is_some() || spec.tablets.is_some() || spec.partitions.is_some() {
                 return Err(SqlError::detail(format!("view {table} takes no read hints")));
             }
+            privileges::check_table(self.session, &db, &table, Privilege::Select)?;
             self.tables += 1;
             (Box::pin(views::relation(self.session, &view, self.options.nesting)).await?, Vec::new())
         } else if let Some(stream) = streams::lookup(self.session, &db, &table) {
             self.tables += 1;
             let show_hidden = self.session.variables.is_true("show_hidden_columns");
             let wanted = Wanted { named: &self.named, show_hidden };
-            let (relation, hidden) =
-                stream_scan::bind(self.session, &stream, &spec, &wanted, &mut self.consumption)?;
+            let (relation, hidden) = stream_scan::bind(self.session, &stream, &spec, &wanted, &mut self.consumption)?;
             (Arc::new(relation), hidden)
         } else {
+            if !self.options.trusted {
+                privileges::check_table(self.session, &db, &table, Privilege::Select)?;
+            }
             let table = self.session.engine.table_handle(&db, &table)?;
             self.tables += 1;
             let (relation, hidden) = self.table(&table, &spec)?;
+            self.note(scan.map_or_else(|| table.name().to_owned(), scan_name), &table, &spec);
             (Arc::new(relation), hidden)
         };
         self.register(name, place.unwrap_or((db, table)), relation, hidden);
         Ok(())
     }
 
-    fn register(
-        &mut self,
-        name: &str,
-        place: (String, String),
-        relation: Arc<dyn TableProvider>,
-        hidden: Vec<String>,
-    ) {
+    fn register(&mut self, name: &str, place: (String, String), relation: Arc<dyn TableProvider>, hidden: Vec<String>) {
         for field in relation.schema().fields() {
             self.names.entry(field.name().to_lowercase()).or_insert_with(|| field.name().clone());
             self.spellings.insert(field.name().clone());
@@ -291,6 +333,16 @@ impl Binder<'_> {
         }
         let (db, table) = place;
         self.schemas.entry(db).or_default().insert(table, relation);
+    }
+
+    /// Remembers a table for EXPLAIN.
+    fn note(&mut self, place: String, table: &Table, spec: &ScanSpec) {
+        let tablets = table.tablets();
+        let all_tablets = tablets.len();
+        let read = tablets.iter().filter(|t| spec.tablets.as_ref().is_none_or(|ids| ids.contains(&t.id)));
+        let (ids, rows): (Vec<u64>, Vec<u64>) = read.map(|t| (t.id, t.rows)).unzip();
+        let (db, table) = (table.database().to_owned(), table.name().to_owned());
+        self.notes.push(ScanNote { place, db, table, tablets: ids, all_tablets, rows: rows.iter().sum() });
     }
 
     fn table(&mut self, table: &Arc<Table>, spec: &ScanSpec) -> Result<(Relation, Vec<String>), SqlError> {
@@ -324,14 +376,17 @@ impl Binder<'_> {
         let row_lsn = self.session.engine.profile() == Profile::V5_0Changelog;
         let Shown { schema, hidden } =
             columns::of_table(table, &self.named, show_hidden, self.options.row_ids, row_lsn);
-        let source =
-            Source::Tablets { version: snapshot.version, tablets: snapshot.tablets, show_deleted: show_hidden };
+        let source = Source::Tablets {
+            version: snapshot.version,
+            tablets: snapshot.tablets,
+            show_deleted: show_hidden || self.session.variables.is_true("skip_delete_sign"),
+        };
         Ok((Relation::new(schema, source), hidden))
     }
 }
 
 /// An error of DataFusion in the server's form.
-pub(super) fn engine_error(error: DataFusionError) -> SqlError {
+pub(crate) fn engine_error(error: DataFusionError) -> SqlError {
     match error.find_root() {
         DataFusionError::SchemaError(inner, _) => match inner.as_ref() {
             SchemaError::FieldNotFound { field, .. } => {
@@ -344,6 +399,9 @@ pub(super) fn engine_error(error: DataFusionError) -> SqlError {
         },
         DataFusionError::Plan(text) | DataFusionError::Execution(text) => SqlError::detail(text),
         DataFusionError::NotImplemented(text) => SqlError::not_served(text),
+        DataFusionError::External(inner) if inner.is::<SqlError>() => {
+            inner.downcast_ref::<SqlError>().cloned().unwrap_or_else(|| SqlError::detail(inner))
+        }
         other => SqlError::detail(other.strip_backtrace()),
     }
 }

@@ -64,15 +64,27 @@ pub(super) fn scan_name(i: usize) -> String {
 
 /// Takes hints and system variables out of the tokens of a query.
 pub(super) fn rewrite(session: &Session, tokens: &[Tok]) -> Result<Rewritten, SqlError> {
+    rewrite_at(session, tokens, 0)
+}
+
+/// As [`rewrite`], for one expression: no output is labelled.
+pub(super) fn rewrite_expression(session: &Session, tokens: &[Tok]) -> Result<Rewritten, SqlError> {
+    rewrite_at(session, tokens, 1)
+}
+
+fn rewrite_at(session: &Session, tokens: &[Tok], mut depth: i32) -> Result<Rewritten, SqlError> {
     let mut out = Rewritten::default();
     let mut reader = Reader { tokens, at: 0 };
-    let mut depth = 0_i32;
     while let Some(token) = reader.peek(0) {
         match token {
             Token::LParen => depth += 1,
             Token::RParen => depth -= 1,
             Token::AtSign if reader.peek(1) == Some(&Token::AtSign) => {
                 variable(session, &mut reader, &mut out, depth)?;
+                continue;
+            }
+            Token::AtSign if !(reader.starts_modifier() && ends_with_name(&out.tokens)) => {
+                user_variable(session, &mut reader, &mut out, depth)?;
                 continue;
             }
             _ => {}
@@ -356,6 +368,7 @@ fn follows_from(tokens: &[Token]) -> bool {
 
 /// `@@[session.|global.]name` becomes a literal, labelled with its text.
 fn variable(session: &Session, reader: &mut Reader<'_>, out: &mut Rewritten, depth: i32) -> Result<(), SqlError> {
+    let whole = starts_item(&out.tokens);
     let mut label = "@@".to_owned();
     reader.at += 2;
     if matches!(reader.word(0).as_deref(), Some("SESSION" | "GLOBAL" | "LOCAL"))
@@ -368,7 +381,14 @@ fn variable(session: &Session, reader: &mut Reader<'_>, out: &mut Rewritten, dep
     let Some(Token::Word(word)) = reader.peek(0) else { return Err(SqlError::syntax("mismatched input after '@@'")) };
     label.push_str(&word.value);
     reader.at += 1;
-    let Some(value) = session.variables.get(&word.value) else {
+    let globals = label
+        .starts_with("@@global.")
+        .then(|| session.engine.globals.read().get(&word.value.to_ascii_lowercase()).cloned());
+    let value = match globals.flatten() {
+        Some(global) => Some(global),
+        None => session.variables.get(&word.value).map(str::to_owned),
+    };
+    let Some(value) = value.as_deref() else {
         return Err(SqlError::coded(1193, session.variables.unknown_text(&word.value)));
     };
     let token = if !value.is_empty() && value.len() < 19 && value.bytes().all(|b| b.is_ascii_digit()) {
@@ -382,14 +402,58 @@ fn variable(session: &Session, reader: &mut Reader<'_>, out: &mut Rewritten, dep
     };
     out.tokens.push(token);
     out.uses_variables = true;
+    if whole && depth == 0 {
+        label_item(reader, out, &label);
+    }
+    Ok(())
+}
+
+/// Whether an output begins here: nothing but SELECT or a comma stands before.
+fn starts_item(before: &[Token]) -> bool {
+    match before.last() {
+        Some(Token::Comma) => {
+            let clause = before.iter().rev().find_map(|token| match token {
+                Token::Word(word) if word.quote_style.is_none() => match word.keyword {
+                    Keyword::SELECT => Some(true),
+                    Keyword::FROM | Keyword::WHERE | Keyword::GROUP | Keyword::ORDER | Keyword::HAVING => Some(false),
+                    _ => None,
+                },
+                _ => None,
+            });
+            clause == Some(true)
+        }
+        Some(Token::Word(word)) => {
+            word.quote_style.is_none() && matches!(word.keyword, Keyword::SELECT | Keyword::DISTINCT | Keyword::ALL)
+        }
+        _ => false,
+    }
+}
+
+/// `@name` becomes the literal that was set, or NULL.
+fn user_variable(session: &Session, reader: &mut Reader<'_>, out: &mut Rewritten, depth: i32) -> Result<(), SqlError> {
+    let Some(Token::Word(word)) = reader.peek(1) else { return Err(SqlError::syntax("mismatched input after '@'")) };
+    let whole = starts_item(&out.tokens);
+    reader.at += 2;
+    match session.user_variables.get(&word.value.to_ascii_lowercase()) {
+        Some(literal) => out.tokens.extend(literal.iter().cloned()),
+        None => out.tokens.push(Token::make_keyword("NULL")),
+    }
+    out.uses_variables = true;
+    if whole && depth == 0 {
+        label_item(reader, out, &format!("@{}", word.value));
+    }
+    Ok(())
+}
+
+/// Labels a whole output with the text it had.
+fn label_item(reader: &Reader<'_>, out: &mut Rewritten, label: &str) {
     let ends_item = match reader.peek(0) {
         None | Some(Token::Comma) => true,
         Some(Token::Word(word)) => matches!(word.keyword, Keyword::FROM | Keyword::LIMIT),
         _ => false,
     };
-    if depth == 0 && ends_item {
+    if ends_item {
         out.tokens.push(Token::make_keyword("AS"));
-        out.tokens.push(Token::make_word(&label, Some('`')));
+        out.tokens.push(Token::make_word(label, Some('`')));
     }
-    Ok(())
 }

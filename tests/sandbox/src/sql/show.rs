@@ -5,11 +5,12 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 use super::cursor::Cursor;
 use super::ddl::database_name;
 use super::output::text_rows;
-use super::{show_table, views};
+use super::{show_cluster, show_table, users, views};
 use crate::engine::StatementResult;
 use crate::error::SqlError;
 use crate::session::Session;
 use crate::types::format_datetime;
+use crate::users::Privilege;
 
 pub(super) type Row = Vec<Option<String>>;
 
@@ -17,55 +18,104 @@ pub(super) fn cell(value: impl ToString) -> Option<String> {
     Some(value.to_string())
 }
 
-/// `LIKE 'pattern'` or `WHERE column = 'value'`: a filter on one column of the result.
-pub(super) enum Filter {
-    None,
-    Like(String),
-    Equals(String, String),
+/// `LIKE 'pattern'`, or `WHERE column = 'value' [AND ...]` with `=`, `!=` and `LIKE`: a filter on the rows of a SHOW.
+pub(super) struct Filter {
+    pattern: Option<String>,
+    conditions: Vec<Condition>,
+}
+
+struct Condition {
+    column: String,
+    test: Test,
+    value: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Test {
+    Equal,
+    Unequal,
+    Like,
 }
 
 impl Filter {
     /// Reads the end of a SHOW statement.
     pub(super) fn read(cursor: &mut Cursor<'_>) -> Result<Self, SqlError> {
-        let filter = if cursor.eat("LIKE") {
-            Self::Like(cursor.string()?)
+        let mut filter = Self { pattern: None, conditions: Vec::new() };
+        if cursor.eat("LIKE") {
+            filter.pattern = Some(cursor.string()?);
         } else if cursor.eat("WHERE") {
-            let column = cursor.ident()?;
-            let like = cursor.eat("LIKE");
-            if !like {
-                cursor.expect_token(&Token::Eq)?;
+            loop {
+                filter.conditions.push(Condition::read(cursor)?);
+                if !cursor.eat("AND") && cursor.peek() != Some(&Token::make_keyword("AND")) {
+                    break;
+                }
+                if cursor.peek() == Some(&Token::make_keyword("AND")) {
+                    cursor.at += 1;
+                }
             }
-            let value = match cursor.peek() {
-                Some(Token::Number(_, _)) => cursor.number()?.to_string(),
-                _ => cursor.string()?,
-            };
-            if like { Self::Like(value) } else { Self::Equals(column, value) }
-        } else {
-            Self::None
-        };
+        }
         cursor.expect_end()?;
         Ok(filter)
     }
 
-    /// Keeps the rows that pass; LIKE looks at column `like_at`.
+    fn places(&self, names: &[&str]) -> Result<Vec<usize>, SqlError> {
+        self.conditions
+            .iter()
+            .map(|condition| {
+                let found = names.iter().position(|name| name.eq_ignore_ascii_case(&condition.column));
+                found.ok_or_else(|| SqlError::unknown_column(&condition.column, "where clause"))
+            })
+            .collect()
+    }
+
+    /// Whether every column exists.
+    pub(super) fn check(&self, names: &[&str]) -> Result<(), SqlError> {
+        self.places(names).map(drop)
+    }
+
+    /// Keeps the rows that pass; a bare LIKE looks at column `like_at`.
     pub(super) fn apply(&self, names: &[&str], rows: &mut Vec<Row>, like_at: usize) -> Result<(), SqlError> {
-        match self {
-            Self::None => {}
-            Self::Like(pattern) => rows.retain(|row| row[like_at].as_deref().is_some_and(|text| like(text, pattern))),
-            Self::Equals(column, value) => {
-                let at = names
-                    .iter()
-                    .position(|name| name.eq_ignore_ascii_case(column))
-                    .ok_or_else(|| SqlError::unknown_column(column, "where clause"))?;
-                rows.retain(|row| row[at].as_deref().is_some_and(|text| text == value));
-            }
-        }
+        let places = self.places(names)?;
+        rows.retain(|row| {
+            let text = |at: usize| row.get(at).and_then(Option::as_deref);
+            let liked = self.pattern.as_ref().is_none_or(|pattern| text(like_at).is_some_and(|t| like(t, pattern)));
+            let passes = |(condition, at): (&Condition, &usize)| text(*at).is_some_and(|t| condition.passes(t));
+            liked && self.conditions.iter().zip(&places).all(passes)
+        });
         Ok(())
     }
 }
 
+impl Condition {
+    fn read(cursor: &mut Cursor<'_>) -> Result<Self, SqlError> {
+        let column = cursor.ident()?;
+        let test = if cursor.eat("LIKE") {
+            Test::Like
+        } else if cursor.eat_token(&Token::Neq) {
+            Test::Unequal
+        } else {
+            cursor.expect_token(&Token::Eq)?;
+            Test::Equal
+        };
+        let value = match cursor.peek() {
+            Some(Token::Number(_, _)) => cursor.number()?.to_string(),
+            Some(Token::Word(_)) => cursor.ident()?,
+            _ => cursor.string()?,
+        };
+        Ok(Self { column, test, value })
+    }
+
+    fn passes(&self, text: &str) -> bool {
+        match self.test {
+            Test::Equal => text.eq_ignore_ascii_case(&self.value),
+            Test::Unequal => !text.eq_ignore_ascii_case(&self.value),
+            Test::Like => like(text, &self.value),
+        }
+    }
+}
+
 /// MySQL LIKE without case, as SHOW compares.
-pub(super) fn like(text: &str, pattern: &str) -> bool {
+pub(crate) fn like(text: &str, pattern: &str) -> bool {
     fn go(text: &[char], pattern: &[char]) -> bool {
         match pattern.first() {
             None => text.is_empty(),
@@ -94,22 +144,12 @@ pub(super) fn run(session: &mut Session, cursor: &mut Cursor<'_>) -> Result<Stat
                 super::ddl::check_catalog(&cursor.ident()?)?;
             }
             let filter = Filter::read(cursor)?;
-            let mut rows: Vec<Row> = session.engine.databases().into_iter().map(|name| vec![Some(name)]).collect();
+            let mut rows: Vec<Row> =
+                show_cluster::databases(session).into_iter().map(|name| vec![Some(name)]).collect();
             filter.apply(&["Database"], &mut rows, 0)?;
             text_rows(&["Database"], rows)
         }
-        "CATALOGS" => text_rows(
-            &["CatalogId", "CatalogName", "Type", "IsCurrent", "CreateTime", "LastUpdateTime", "Comment"],
-            vec![vec![
-                cell(0),
-                cell("internal"),
-                cell("internal"),
-                cell("yes"),
-                cell("UNRECORDED"),
-                None,
-                cell("Doris internal catalog"),
-            ]],
-        ),
+        "CATALOGS" => show_cluster::catalogs(cursor),
         "TABLES" => show_table::tables(session, cursor, full),
         "COLUMNS" | "FIELDS" => match views::show_columns(session, cursor, full)? {
             Some(result) => Ok(result),
@@ -135,44 +175,49 @@ pub(super) fn run(session: &mut Session, cursor: &mut Cursor<'_>) -> Result<Stat
             let (names, rows) = backends(session)?;
             text_rows(&names, rows)
         }
-        "VARIABLES" => variables(session, cursor),
-        "SESSION" | "GLOBAL" | "LOCAL" if cursor.eat("VARIABLES") => variables(session, cursor),
+        "VARIABLES" => variables(session, cursor, false),
+        "SESSION" | "LOCAL" if cursor.eat("VARIABLES") => variables(session, cursor, false),
+        "GLOBAL" if cursor.eat("VARIABLES") => variables(session, cursor, true),
+        "SESSION" | "LOCAL" | "GLOBAL" if cursor.eat("STATUS") => nothing("STATUS", cursor, full),
+        "PROCESSLIST" => show_cluster::processlist(session, cursor, full),
+        "GRANTS" => users::show_grants(session, cursor, false),
+        "ALL" => {
+            cursor.expect("GRANTS")?;
+            users::show_grants(session, cursor, true)
+        }
+        "ROLES" => users::show_roles(session, cursor),
+        "PROPERTY" => users::show_property(session, cursor),
+        "DATA" => show_cluster::data(session, cursor),
+        "LOAD" => show_cluster::load(session, cursor),
         "TRANSACTION" => transaction(session, cursor),
         "LAST" => {
             cursor.expect("INSERT")?;
             last_insert(session)
         }
-        "WARNINGS" | "ERRORS" => text_rows(&["Level", "Code", "Message"], vec![]),
-        "ENGINES" => text_rows(
-            &["Engine", "Support", "Comment", "Transactions", "XA", "Savepoints"],
-            vec![vec![
-                cell("Olap"),
-                cell("YES"),
-                cell("Default storage engine of palo"),
-                cell("NO"),
-                cell("NO"),
-                cell("NO"),
-            ]],
-        ),
-        "COLLATION" => text_rows(
-            &["Collation", "Charset", "Id", "Default", "Compiled", "Sortlen"],
-            vec![vec![cell("utf8mb4_0900_bin"), cell("utf8mb4"), cell(309), cell("Yes"), cell("Yes"), cell(1)]],
-        ),
-        "CHARSET" | "CHARACTER" => text_rows(
-            &["Charset", "Description", "Default collation", "Maxlen"],
-            vec![vec![cell("utf8mb4"), cell("UTF-8 Unicode"), cell("utf8mb4_0900_bin"), cell(4)]],
-        ),
-        "PROCESSLIST" | "GRANTS" | "LOAD" | "PROC" | "STREAM" | "ROUTINE" | "STATUS" | "FUNCTIONS"
-        | "ALTER" => Err(SqlError::not_served(format!("SHOW {word}"))),
-        _ => Err(SqlError::not_served(format!("SHOW {word}"))),
+        "ENGINES" | "COLLATION" | "CHARSET" => show_cluster::constant(&word, cursor),
+        "CHARACTER" => {
+            cursor.expect("SET")?;
+            show_cluster::constant("CHARSET", cursor)
+        }
+        _ => nothing(&word, cursor, full),
     }
 }
 
-fn variables(session: &Session, cursor: &mut Cursor<'_>) -> Result<StatementResult, SqlError> {
+fn nothing(word: &str, cursor: &mut Cursor<'_>, full: bool) -> Result<StatementResult, SqlError> {
+    match show_cluster::nothing(word, cursor, full)? {
+        Some(result) => Ok(result),
+        None => Err(SqlError::not_served(format!("SHOW {word}"))),
+    }
+}
+
+fn variables(session: &Session, cursor: &mut Cursor<'_>, global: bool) -> Result<StatementResult, SqlError> {
+    let variables = match global {
+        true => super::Variables::new(session.engine.config(), &session.engine.globals.read()),
+        false => session.variables.clone(),
+    };
     let filter = Filter::read(cursor)?;
     let names = ["Variable_name", "Value", "Default_Value", "Changed"];
-    let mut rows: Vec<Row> = session
-        .variables
+    let mut rows: Vec<Row> = variables
         .list()
         .map(|(name, value, default, changed)| vec![cell(name), cell(value), cell(default), cell(u8::from(changed))])
         .collect();
@@ -239,12 +284,7 @@ pub(super) fn frontends(session: &Session) -> (Vec<&'static str>, Vec<Row>) {
 
 pub(super) fn backends(session: &Session) -> Result<(Vec<&'static str>, Vec<Row>), SqlError> {
     let engine = &session.engine;
-    if !engine.is_admin(&session.user) {
-        return Err(SqlError::coded(
-            1227,
-            "Access denied; you need (at least one of) the (ADMIN/NODE) privilege(s) for this operation",
-        ));
-    }
+    super::privileges::check_global(session, &[Privilege::Admin, Privilege::Node])?;
     let started = time_text(session, engine.started_ms);
     let now = time_text(session, engine.config().clock.now_ms());
     let names = vec![

@@ -35,6 +35,7 @@ pub(super) fn tables(session: &Session, cursor: &mut Cursor<'_>, full: bool) -> 
             tables.iter().map(|t| vec![cell(t.name()), cell("BASE TABLE"), cell("NONE")]).collect();
         let views = session.engine.catalog.views(&db);
         rows.extend(views.iter().map(|v| vec![cell(&v.name), cell("VIEW"), cell("NONE")]));
+        rows.retain(|row| super::privileges::is_visible(session, &db, row[0].as_deref().unwrap_or_default()));
         rows.sort();
         rows
     };
@@ -69,7 +70,7 @@ fn from_table(session: &Session, cursor: &mut Cursor<'_>) -> Result<(String, Arc
 }
 
 /// One line of DESC: hidden columns only when they are shown.
-fn described(session: &Session, table: &Table) -> Vec<(Column, String)> {
+pub(super) fn described(session: &Session, table: &Table) -> Vec<(Column, String)> {
     let mut out: Vec<(Column, String)> =
         table.columns().iter().map(|c| (c.clone(), c.extra(table.keys_type()))).collect();
     if session.variables.is_true("show_hidden_columns") {
@@ -288,6 +289,14 @@ pub(super) fn status(session: &Session, cursor: &mut Cursor<'_>) -> Result<State
             cell(&table.spec().comment),
         ]);
     }
+    for view in session.engine.catalog.views(&db) {
+        let mut row = vec![cell(&view.name), cell("View")];
+        row.resize(11, None);
+        row.extend([cell(time_text(session, view.created_ms)), None, None, cell("utf-8"), None, None]);
+        row.push(cell(&view.comment));
+        rows.push(row);
+    }
+    rows.retain(|row| super::privileges::is_visible(session, &db, row[0].as_deref().unwrap_or_default()));
     filter.apply(&names, &mut rows, 0)?;
     text_rows(&names, rows)
 }

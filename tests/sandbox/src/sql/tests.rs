@@ -18,9 +18,11 @@ mod history;
 mod models;
 mod refusals;
 mod selects;
+mod sessions;
 mod statements;
 mod streams;
 mod tvf;
+mod users;
 mod views;
 
 /// 2024-01-01 00:00:00 UTC.

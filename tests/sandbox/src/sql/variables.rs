@@ -1,112 +1,16 @@
-//! Session variables: known names, defaults, values checked where the engine uses them.
+//! Session variables: known names, defaults, values checked where they are set.
+
+mod known;
 
 use std::collections::BTreeMap;
 
+use self::known::{KNOWN, Kind, Known, SQL_MODES, Scope};
 use crate::engine::EngineConfig;
 use crate::error::SqlError;
 use crate::types::SessionZone;
 
-/// Names and defaults. `time_zone` comes from the configuration.
-const DEFAULTS: &[(&str, &str)] = &[
-    ("auto_increment_increment", "1"),
-    ("autocommit", "true"),
-    ("batch_size", "4064"),
-    ("change_visible_timeout_ms", "10000"),
-    ("character_set_client", "utf8mb4"),
-    ("character_set_connection", "utf8mb4"),
-    ("character_set_database", "utf8mb4"),
-    ("character_set_results", "utf8mb4"),
-    ("character_set_server", "utf8mb4"),
-    ("collation_connection", "utf8mb4_0900_bin"),
-    ("collation_database", "utf8mb4_0900_bin"),
-    ("collation_server", "utf8mb4_0900_bin"),
-    ("enable_decimal256", "false"),
-    ("enable_eventual_consistent_change", "false"),
-    ("enable_fallback_to_original_planner", "false"),
-    ("enable_insert_strict", "true"),
-    ("enable_nereids_planner", "true"),
-    ("enable_parallel_result_sink", "false"),
-    ("enable_pipeline_engine", "true"),
-    ("enable_profile", "false"),
-    ("enable_short_circuit_query", "true"),
-    ("enable_sql_cache", "false"),
-    ("enable_strict_cast", "false"),
-    ("enable_unique_key_partial_update", "false"),
-    ("exec_mem_limit", "107374182400"),
-    ("group_commit", "off_mode"),
-    ("have_openssl", "DISABLED"),
-    ("init_connect", ""),
-    ("insert_max_filter_ratio", "1.0"),
-    ("insert_timeout", "14400"),
-    ("interactive_timeout", "3600"),
-    ("language", "/palo/share/english/"),
-    ("license", "Apache License, Version 2.0"),
-    ("lower_case_table_names", "0"),
-    ("max_allowed_packet", "16777216"),
-    ("net_buffer_length", "16384"),
-    ("net_read_timeout", "600"),
-    ("net_write_timeout", "600"),
-    ("parallel_pipeline_task_num", "0"),
-    ("performance_schema", "OFF"),
-    ("query_cache_size", "1048576"),
-    ("query_cache_type", "0"),
-    ("query_timeout", "900"),
-    ("show_hidden_columns", "false"),
-    ("socket", ""),
-    ("sql_auto_is_null", "OFF"),
-    ("sql_mode", ""),
-    ("sql_safe_updates", "false"),
-    ("sql_select_limit", "9223372036854775807"),
-    ("system_time_zone", "Asia/Shanghai"),
-    ("transaction_isolation", "REPEATABLE-READ"),
-    ("transaction_read_only", "OFF"),
-    ("tx_isolation", "REPEATABLE-READ"),
-    ("tx_read_only", "OFF"),
-    ("wait_timeout", "28800"),
-];
-
-/// Variables that cannot be set in a session.
-const READ_ONLY: &[&str] =
-    &["language", "license", "lower_case_table_names", "system_time_zone", "version", "version_comment"];
-
-/// Variables that take a boolean.
-const BOOLEANS: &[&str] = &[
-    "autocommit",
-    "enable_decimal256",
-    "enable_eventual_consistent_change",
-    "enable_fallback_to_original_planner",
-    "enable_insert_strict",
-    "enable_nereids_planner",
-    "enable_parallel_result_sink",
-    "enable_pipeline_engine",
-    "enable_profile",
-    "enable_short_circuit_query",
-    "enable_sql_cache",
-    "enable_strict_cast",
-    "enable_unique_key_partial_update",
-    "show_hidden_columns",
-    "sql_safe_updates",
-];
-
-/// Variables whose value must be a whole number.
-const NUMBERS: &[&str] = &[
-    "batch_size",
-    "change_visible_timeout_ms",
-    "exec_mem_limit",
-    "insert_timeout",
-    "interactive_timeout",
-    "max_allowed_packet",
-    "net_buffer_length",
-    "net_read_timeout",
-    "net_write_timeout",
-    "parallel_pipeline_task_num",
-    "query_timeout",
-    "sql_select_limit",
-    "wait_timeout",
-];
-
-/// Variables that would change results in ways the sandbox does not serve: only the default is accepted.
-const FIXED: &[&str] = &["group_commit"];
+/// Values set with SET GLOBAL: what new sessions begin with.
+pub(crate) type Globals = BTreeMap<String, String>;
 
 /// The variables of one session.
 #[derive(Debug, Clone)]
@@ -117,22 +21,23 @@ pub(crate) struct Variables {
 }
 
 impl Variables {
-    pub(crate) fn new(config: &EngineConfig) -> Self {
-        let mut values: BTreeMap<String, String> =
-            DEFAULTS.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        let zone = config.time_zone.parse().unwrap_or(SessionZone::UTC);
-        values.insert("time_zone".to_owned(), zone.to_string());
-        values.insert("version".to_owned(), "5.7.99".to_owned());
-        values.insert("version_comment".to_owned(), format!("Doris version {}", config.profile.version()));
-        if !config.profile.has_changes() {
-            values.remove("change_visible_timeout_ms");
-            values.remove("enable_eventual_consistent_change");
+    pub(crate) fn new(config: &EngineConfig, globals: &Globals) -> Self {
+        let served = KNOWN.iter().filter(|variable| config.profile >= variable.since);
+        let mut defaults: BTreeMap<String, String> =
+            served.map(|variable| (variable.name.to_owned(), variable.default.to_owned())).collect();
+        let zone: SessionZone = config.time_zone.parse().unwrap_or(SessionZone::UTC);
+        defaults.insert("time_zone".to_owned(), zone.to_string());
+        defaults.insert("version_comment".to_owned(), format!("Doris version {}", config.profile.version()));
+        let mut values = defaults.clone();
+        for (name, value) in globals {
+            values.insert(name.clone(), value.clone());
         }
-        Self { defaults: values.clone(), values, zone }
+        let zone = values.get("time_zone").and_then(|zone| zone.parse().ok()).unwrap_or(zone);
+        Self { defaults, values, zone }
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
-        self.values.get(&name.to_ascii_lowercase()).map(String::as_str)
+        self.values.get(&canonical(name)).map(String::as_str)
     }
 
     pub(crate) fn is_true(&self, name: &str) -> bool {
@@ -147,9 +52,18 @@ impl Variables {
         self.zone
     }
 
+    fn has_mode(&self, mode: &str) -> bool {
+        self.get("sql_mode").is_some_and(|modes| modes.split(',').any(|m| m.eq_ignore_ascii_case(mode)))
+    }
+
     /// String literals decode backslashes.
     pub(crate) fn backslash_escapes(&self) -> bool {
-        !self.get("sql_mode").is_some_and(|mode| mode.to_ascii_uppercase().contains("NO_BACKSLASH_ESCAPES"))
+        !self.has_mode("NO_BACKSLASH_ESCAPES")
+    }
+
+    /// `||` joins texts.
+    pub(crate) fn pipes_concat(&self) -> bool {
+        self.has_mode("PIPES_AS_CONCAT") || self.has_mode("ANSI")
     }
 
     /// Name, value, default and whether it was changed.
@@ -160,42 +74,51 @@ impl Variables {
         })
     }
 
-    /// Sets a variable; `None` means DEFAULT.
-    pub(crate) fn set(&mut self, name: &str, value: Option<&str>) -> Result<(), SqlError> {
-        let key = name.to_ascii_lowercase();
-        let Some(default) = self.defaults.get(&key).cloned() else {
-            return Err(SqlError::coded(1193, self.unknown_text(name)));
-        };
-        if READ_ONLY.contains(&key.as_str()) {
-            return Err(SqlError::coded(1238, format!("Variable '{name}' is a read only variable")));
+    /// Checks a value (`None` means DEFAULT) and gives name and value as they are kept.
+    ///
+    /// # Errors
+    /// 1193 for the name, 1238 when it cannot be set, 1229 when it is global only and `global` is false, 1231, 1232 or
+    /// 1298 for the value.
+    pub(crate) fn check(&self, name: &str, value: Option<&str>, global: bool) -> Result<(String, String), SqlError> {
+        let key = canonical(name);
+        let unknown = || SqlError::coded(1193, self.unknown_text(name));
+        let default = self.defaults.get(&key).ok_or_else(unknown)?;
+        let variable = KNOWN.iter().find(|variable| variable.name == key).ok_or_else(unknown)?;
+        match variable.scope {
+            Scope::ReadOnly => return Err(SqlError::coded(1238, format!("Variable '{name}' is a read only variable"))),
+            Scope::GlobalOnly if !global => {
+                return Err(SqlError::coded(
+                    1229,
+                    format!("Variable '{name}' is a GLOBAL variable and should be set with SET GLOBAL"),
+                ));
+            }
+            _ => {}
         }
-        let value = value.unwrap_or(&default).to_owned();
-        let wrong_type = || SqlError::coded(1232, format!("Incorrect argument type to variable '{name}'"));
-        let wrong_value = || SqlError::coded(1231, format!("Variable '{name}' can't be set to the value of '{value}'"));
-        let value = if BOOLEANS.contains(&key.as_str()) {
-            match value.to_ascii_lowercase().as_str() {
-                "true" | "1" | "on" => "true".to_owned(),
-                "false" | "0" | "off" => "false".to_owned(),
-                _ => return Err(wrong_value()),
-            }
-        } else if NUMBERS.contains(&key.as_str()) {
-            if value.parse::<u64>().is_err() {
-                return Err(wrong_type());
-            }
-            value
-        } else {
-            value
-        };
-        if FIXED.contains(&key.as_str()) && value != default {
+        let value = checked(variable, name, value.unwrap_or(default))?;
+        if variable.fixed && value != *default {
             return Err(SqlError::not_served(format!("{key}={value}")));
         }
-        if key == "time_zone" {
-            self.zone = value.parse().map_err(|text: String| SqlError::coded(1298, text))?;
-            self.values.insert(key, self.zone.to_string());
-            return Ok(());
+        Ok((key, value))
+    }
+
+    /// Sets a variable of the session; `None` means DEFAULT.
+    ///
+    /// # Errors
+    /// As [`Variables::check`].
+    pub(crate) fn set(&mut self, name: &str, value: Option<&str>) -> Result<(), SqlError> {
+        let (key, value) = self.check(name, value, false)?;
+        self.put(key, value);
+        Ok(())
+    }
+
+    /// Stores what [`Variables::check`] gave.
+    pub(crate) fn put(&mut self, key: String, value: String) {
+        if key == "time_zone"
+            && let Ok(zone) = value.parse()
+        {
+            self.zone = zone;
         }
         self.values.insert(key, value);
-        Ok(())
     }
 
     /// `Unknown system variable '%s',the similar variables are %s`
@@ -205,6 +128,56 @@ impl Variables {
         near.sort();
         let near: Vec<&str> = near.into_iter().take(3).map(|(_, known)| known).collect();
         format!("Unknown system variable '{name}',the similar variables are {{{}}}", near.join(", "))
+    }
+}
+
+/// Lower case; experimental variables are also known by that prefix.
+fn canonical(name: &str) -> String {
+    let lower = name.to_ascii_lowercase();
+    match lower.strip_prefix("experimental_") {
+        Some(rest) if KNOWN.iter().any(|variable| variable.name == rest) => rest.to_owned(),
+        _ => lower,
+    }
+}
+
+fn checked(variable: &Known, name: &str, value: &str) -> Result<String, SqlError> {
+    let wrong_type = || SqlError::coded(1232, format!("Incorrect argument type to variable '{name}'"));
+    let wrong_value = || SqlError::coded(1231, format!("Variable '{name}' can't be set to the value of '{value}'"));
+    match variable.kind {
+        Kind::Text => Ok(value.to_owned()),
+        Kind::Bool => match value.to_ascii_lowercase().as_str() {
+            "true" | "1" | "on" => Ok("true".to_owned()),
+            "false" | "0" | "off" => Ok("false".to_owned()),
+            _ => Err(wrong_value()),
+        },
+        Kind::Int => value.trim().parse::<i64>().map(|n| n.to_string()).map_err(|_| wrong_type()),
+        Kind::Positive => match value.trim().parse::<i64>() {
+            Ok(n) if n > 0 => Ok(n.to_string()),
+            Ok(n) => Err(SqlError::detail(format!("{name} can not be set to {n}, it must be greater than 0"))),
+            Err(_) => Err(wrong_type()),
+        },
+        Kind::Float => match value.trim().parse::<f64>() {
+            Ok(n) if n.is_finite() => Ok(value.trim().to_owned()),
+            _ => Err(wrong_type()),
+        },
+        Kind::Choice(choices) => {
+            let found = choices.iter().find(|choice| choice.eq_ignore_ascii_case(value));
+            found.map(|choice| (*choice).to_owned()).ok_or_else(wrong_value)
+        }
+        Kind::TimeZone => {
+            let zone: SessionZone = value.parse().map_err(|text: String| SqlError::coded(1298, text))?;
+            Ok(zone.to_string())
+        }
+        Kind::SqlMode => {
+            let modes: Vec<String> =
+                value.split(',').map(|mode| mode.trim().to_ascii_uppercase()).filter(|mode| !mode.is_empty()).collect();
+            // A number is a set of bits; the names of the bits are not shown.
+            let known = |mode: &String| SQL_MODES.contains(&mode.as_str());
+            match modes.iter().all(known) {
+                true => Ok(modes.join(",")),
+                false => Err(wrong_value()),
+            }
+        }
     }
 }
 

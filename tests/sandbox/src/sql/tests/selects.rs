@@ -42,7 +42,7 @@ async fn expressions_mean_what_they_mean_in_doris() {
         ("SELECT year('2024-05-06'), month('2024-05-06'), day('2024-05-06')", "2024|5|6"),
         ("SELECT [1, 2, NULL]", "[1, 2, null]"),
         ("SELECT DATABASE(), CONNECTION_ID(), USER()", "d|1|'root'@'%'"),
-        ("SELECT @@autocommit, @@session.sql_mode", "1|"),
+        ("SELECT @@autocommit, @@session.sql_mode", "1|ONLY_FULL_GROUP_BY"),
         ("SELECT now()", "2024-01-01 00:00:00"),
         ("SELECT 1, 1, 'a' AS x, 'b' AS x", "1|1|a|b"),
         ("/* lead */ SELECT 2 -- trailing\n + 1 # more", "3"),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, StringBuilder};
 use arrow::datatypes::SchemaRef;
 use bytes::{Buf, Bytes};
-use datafusion::common::{DataFusionError, Result};
+use datafusion::common::DataFusionError;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use tokio::runtime::Handle;
