@@ -4,6 +4,7 @@ mod formats;
 mod group;
 mod http_stream;
 mod mapping;
+mod models;
 
 use std::io::Write as _;
 use std::sync::Arc;

@@ -97,10 +97,10 @@ fn check_model(meta: &TableMeta, plan: &LoadPlan) -> Result<(), Failure> {
     if plan.merge != MergeKind::Append && !unique {
         return Err(analysis("load by MERGE or DELETE is only supported in unique tables."));
     }
-    let is_true = |key: &str| meta.properties.get(key).is_some_and(|v| v.eq_ignore_ascii_case("true"));
-    if plan.update_mode != UpdateMode::Upsert && !(unique && is_true("enable_unique_key_merge_on_write")) {
+    if plan.update_mode != UpdateMode::Upsert && !(unique && meta.merge_on_write) {
         return Err(analysis("Only unique key merge on write support partial update"));
     }
+    let is_true = |key: &str| meta.properties.get(key).is_some_and(|v| v.eq_ignore_ascii_case("true"));
     if plan.update_mode == UpdateMode::FlexibleColumns && !is_true("enable_unique_key_skip_bitmap_column") {
         let table = &meta.name;
         return Err(analysis(format!(
@@ -130,9 +130,8 @@ struct Sequence {
 
 /// What the table and the header `function_column.sequence_col` say.
 fn sequence(meta: &TableMeta, plan: &LoadPlan) -> Result<Option<Sequence>, Failure> {
-    let property = |key: &str| meta.properties.get(key).filter(|v| !v.is_empty());
-    let column = property("function_column.sequence_col");
-    let has = column.is_some() || property("function_column.sequence_type").is_some();
+    let column = meta.sequence.as_ref().and_then(|sequence| sequence.column.as_ref());
+    let has = meta.sequence.is_some();
     if let Some(given) = &plan.sequence_column {
         if !has {
             return Err(analysis(format!("There is no sequence column in the table {}", meta.name)));
@@ -279,7 +278,8 @@ impl<'a> Builder<'a> {
         let missing = match column {
             Some(column) => match self.default_text(&column.default) {
                 Some(text) => Missing::Default(text),
-                None if column.nullable => Missing::Null,
+                // Absent values of an AUTO_INCREMENT column are numbered.
+                None if column.nullable || column.auto_increment => Missing::Null,
                 None => Missing::Refused,
             },
             None if name.eq_ignore_ascii_case(DELETE_SIGN) => Missing::Default("0".to_owned()),
@@ -332,7 +332,7 @@ impl<'a> Builder<'a> {
                 targets.push(Target {
                     name: column.name.clone(),
                     ty: column.ty.clone(),
-                    nullable: column.nullable,
+                    nullable: column.nullable || column.auto_increment,
                     fill,
                 });
             }

@@ -113,7 +113,12 @@ fn sources(insert: &StreamInsert, format: Format, targets: &[String]) -> Vec<Str
 
 fn target(builder: &Builder<'_>, meta: &TableMeta, name: &str, fill: Fill) -> Result<Target, Failure> {
     if let Some(column) = meta.column(name) {
-        return Ok(Target { name: column.name.clone(), ty: column.ty.clone(), nullable: column.nullable, fill });
+        return Ok(Target {
+            name: column.name.clone(),
+            ty: column.ty.clone(),
+            nullable: column.nullable || column.auto_increment,
+            fill,
+        });
     }
     if name.eq_ignore_ascii_case(DELETE_SIGN) {
         return Ok(Target { name: DELETE_SIGN.to_owned(), ty: DorisType::TinyInt, nullable: false, fill });
