@@ -20,7 +20,7 @@ impl Travel {
     /// Checks that the past of the table can be told.
     pub(crate) fn check(table: &Table, profile: Profile) -> Result<(), SqlError> {
         let changes = table.spec().changes;
-        if !matches!(table.keys_type(), KeysType::Duplicate | KeysType::Unique) {
+        if table.keys_type() != KeysType::Duplicate && !table.spec().is_mow() {
             return Err(SqlError::detail(
                 "FOR VERSION/TIME AS OF is only supported on duplicate or unique merge-on-write tables",
             ));

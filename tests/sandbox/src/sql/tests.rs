@@ -13,6 +13,7 @@ use crate::types::{TextStyle, text_value};
 
 mod alter;
 mod changes;
+mod changes_models;
 mod fences;
 mod history;
 mod models;
