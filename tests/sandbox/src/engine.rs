@@ -1,5 +1,7 @@
 //! The engine: everything behind the protocols. Servers hold an `Arc<Engine>` and open a [`Session`] per connection.
 
+mod loads;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +9,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use datafusion::execution::SendableRecordBatchStream;
 use parking_lot::{Mutex, RwLock};
@@ -15,15 +16,17 @@ use parking_lot::{Mutex, RwLock};
 pub use crate::changelog::IncrFailure;
 use crate::changelog::{IncrFailures, Streams, Tso};
 use crate::connections::ConnectionPool;
-use crate::error::{LoadError, SqlError};
+use crate::error::SqlError;
 use crate::flight::FlightConfig;
-use crate::queries::{ActiveQueries, ActiveQuery};
 use crate::processes::Processes;
+use crate::queries::{ActiveQueries, ActiveQuery};
 use crate::session::Session;
 use crate::sql::Globals;
 use crate::storage::{Catalog, Column, KeysType, SequenceSpec, Table};
-pub use crate::txn::{LabelState, LoadOutcome, LoadSpec, MergeType, NewKeyBehavior, Overwrite, RefusedRow, TxnRef, UpdateMode};
-use crate::txn::{LoadTxn, Publisher, TxnManager};
+pub use crate::txn::{
+    LabelState, LoadOutcome, LoadSpec, MergeType, NewKeyBehavior, Overwrite, RefusedRow, TxnRef, UpdateMode,
+};
+use crate::txn::{Publisher, TxnManager};
 use crate::types::DorisType;
 pub use crate::users::Privilege;
 use crate::users::Users;
@@ -526,81 +529,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Begins a load transaction in PREPARE.
-    ///
-    /// # Errors
-    /// Unknown database or table, a bad or used label, too many running transactions, columns that cannot be loaded.
-    pub fn begin_load(self: &Arc<Self>, spec: LoadSpec) -> Result<LoadTxn, LoadError> {
-        crate::txn::begin(self, spec)
-    }
-
-    /// Writes rows of the schema of [`TableMeta::load_schema`] (columns are matched by name). The rows of the answer were
-    /// not written: the caller counts them as filtered.
-    ///
-    /// # Errors
-    /// A NULL in a NOT NULL column, a text longer than its column, or a batch of another schema.
-    pub fn write_load(&self, txn: &LoadTxn, batch: RecordBatch) -> Result<Vec<RefusedRow>, LoadError> {
-        crate::txn::write(self, txn, batch)
-    }
-
-    /// Ends the rows of a load: PRECOMMITTED when `two_phase`, else VISIBLE, or COMMITTED while publishing is held.
-    ///
-    /// # Errors
-    /// The transaction was aborted meanwhile (timeout, abort by label, dropped table).
-    pub fn finish_load(self: &Arc<Self>, txn: LoadTxn, two_phase: bool) -> Result<LoadOutcome, LoadError> {
-        crate::txn::finish(self, txn, two_phase)
-    }
-
-    /// Aborts a load; its label is free again.
-    pub fn abort_load(&self, txn: LoadTxn, reason: &str) {
-        crate::txn::abort_load(self, txn, reason);
-    }
-
-    /// Second phase of 2PC: commits a pre-committed transaction. Returns `msg` of the reply.
-    ///
-    /// # Errors
-    /// The refusal text of reference section C, with its `TStatus:` prefix, in `message`; code 1105.
-    pub fn commit_txn(self: &Arc<Self>, db: &str, txn: &TxnRef) -> Result<String, SqlError> {
-        crate::txn::commit_two_phase(self, db, txn)
-    }
-
-    /// Second phase of 2PC: aborts. Returns `msg` of the reply.
-    ///
-    /// # Errors
-    /// As [`Engine::commit_txn`].
-    pub fn abort_txn(&self, db: &str, txn: &TxnRef) -> Result<String, SqlError> {
-        crate::txn::abort_two_phase(self, db, txn)
-    }
-
-    /// State of a label; [`TxnState::Unknown`] when no transaction has it.
-    ///
-    /// # Errors
-    /// 1049 for the database.
-    pub fn label_state(&self, db: &str, label: &str) -> Result<LabelState, SqlError> {
-        crate::txn::label_state(self, db, label)
-    }
-
     /// Queries that run or whose results wait to be read, oldest first.
     pub fn active_queries(&self) -> Vec<ActiveQuery> {
         self.queries.list()
-    }
-
-    /// Holds the publishing of a table (`None`: of all), or releases it: while it is held, commits end COMMITTED and not
-    /// VISIBLE; their rows appear, in the order of the commits, when it is released.
-    ///
-    /// # Errors
-    /// As [`Engine::table_meta`].
-    pub fn set_publish_held(&self, table: Option<(&str, &str)>, held: bool) -> Result<(), SqlError> {
-        let id = table.map(|(db, table)| self.catalog.table(db, table).map(|t| t.id())).transpose()?;
-        crate::txn::set_held(self, id, held);
-        Ok(())
-    }
-
-    /// Number of tablets of all tables, for `TabletNum` of SHOW BACKENDS.
-    pub fn tablet_count(&self) -> usize {
-        let databases = self.catalog.database_names();
-        let tables = databases.iter().filter_map(|db| self.catalog.tables(db).ok()).flatten();
-        tables.map(|table| table.tablets().len()).sum()
     }
 
     /// Number of transactions in PREPARE or PRECOMMITTED, over all databases.

@@ -43,6 +43,7 @@ pub(crate) struct LastInsert {
     pub(crate) table: String,
     pub(crate) status: &'static str,
     pub(crate) rows: u64,
+    pub(crate) filtered: u64,
 }
 
 impl Session {

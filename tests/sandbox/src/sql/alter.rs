@@ -7,8 +7,10 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::column_def::{ColumnDef, check_aggregation, column_def};
 use super::cursor::Cursor;
-use super::ddl::{done, table_name};
+use super::ddl::{database_name, done, table_name};
+use super::output::text_rows;
 use super::partition;
+use super::show::{Row, cell, time_text};
 use crate::changelog::{Names, alter_properties, check_column};
 use crate::engine::StatementResult;
 use crate::error::SqlError;
@@ -39,7 +41,7 @@ pub(super) fn run(session: &Session, cursor: &mut Cursor<'_>) -> Result<Statemen
         }
     }
     cursor.expect_end()?;
-    let changed = table.redefine(change, engine.config().clock.now_ms())?;
+    let changed = table.redefine(change, engine.catalog.next_ids(1), engine.config().clock.now_ms())?;
     engine.catalog.put_table(&db, &name, changed)?;
     Ok(done())
 }
@@ -445,10 +447,92 @@ fn replace_with(
     let named = |table: &Table, name: &str| {
         let mut change = table.redefinition();
         name.clone_into(&mut change.spec.name);
-        table.redefine(change, now)
+        table.redefine(change, engine.catalog.next_ids(1), now)
     };
     let second = named(table, &name)?;
     let first = named(&other, table.name())?;
     engine.catalog.replace_table(first, second, db, swap)?;
     Ok(done())
+}
+
+/// `SHOW ALTER TABLE COLUMN [FROM db] [WHERE c = v] [ORDER BY c [ASC|DESC]] [LIMIT n]`
+pub(super) fn show(session: &Session, cursor: &mut Cursor<'_>) -> Result<StatementResult, SqlError> {
+    cursor.expect("TABLE")?;
+    if !cursor.eat("COLUMN") {
+        return Err(SqlError::not_served(format!("SHOW ALTER TABLE {}", cursor.rest())));
+    }
+    let db = if cursor.eat("FROM") || cursor.eat("IN") {
+        database_name(cursor)?
+    } else {
+        session.database.clone().ok_or_else(SqlError::no_database)?
+    };
+    let names = [
+        "JobId",
+        "TableName",
+        "CreateTime",
+        "FinishTime",
+        "IndexName",
+        "IndexId",
+        "OriginIndexId",
+        "SchemaVersion",
+        "TransactionId",
+        "State",
+        "Msg",
+        "Progress",
+        "Timeout",
+    ];
+    let mut rows: Vec<Row> = Vec::new();
+    for table in session.engine.catalog.tables(&db)? {
+        for job in table.alter_jobs() {
+            let at = time_text(session, job.at_ms);
+            rows.push(vec![
+                cell(job.id),
+                cell(table.name()),
+                cell(&at),
+                cell(&at),
+                cell(table.name()),
+                cell(table.id()),
+                cell(table.id()),
+                cell(format!("{}:0", job.schema_version)),
+                cell(-1),
+                cell("FINISHED"),
+                cell(""),
+                cell("N/A"),
+                cell(2_592_000),
+            ]);
+        }
+    }
+    let position = |name: &str| {
+        names
+            .iter()
+            .position(|known| known.eq_ignore_ascii_case(name))
+            .ok_or_else(|| SqlError::detail(format!("Column {name} is not supported in this statement")))
+    };
+    if cursor.eat("WHERE") {
+        loop {
+            let at = position(&cursor.ident()?)?;
+            cursor.expect_token(&Token::Eq)?;
+            let value = cursor.string()?;
+            rows.retain(|row| row[at].as_deref().is_some_and(|cell| cell.eq_ignore_ascii_case(&value)));
+            if !cursor.eat("AND") {
+                break;
+            }
+        }
+    }
+    rows.sort_by_key(|row| row[0].as_deref().and_then(|id| id.parse::<u64>().ok()));
+    if cursor.eat_all(&["ORDER", "BY"]) {
+        let at = position(&cursor.ident()?)?;
+        // Jobs are made in the order of their ids and times.
+        rows.sort_by(|a, b| a[at].as_ref().map(|c| (c.len(), c)).cmp(&b[at].as_ref().map(|c| (c.len(), c))));
+        if cursor.eat("DESC") {
+            rows.reverse();
+        } else {
+            cursor.eat("ASC");
+        }
+    }
+    if cursor.eat("LIMIT") {
+        rows.truncate(cursor.number()? as usize);
+    }
+    cursor.expect_end()?;
+    text_rows(&names, rows)
 }

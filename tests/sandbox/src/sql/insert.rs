@@ -455,6 +455,7 @@ pub(super) fn report(session: &mut Session, outcome: LoadOutcome, db: &str, tabl
         table: table.to_owned(),
         status: outcome.state.name(),
         rows: outcome.rows,
+        filtered: outcome.refused,
     });
     let status = outcome.state.name().to_lowercase();
     let info = format!("{{'label':'{}', 'status':'{}', 'txnId':'{}'}}", outcome.label, status, outcome.txn_id);

@@ -165,6 +165,7 @@ pub(super) fn run(session: &mut Session, cursor: &mut Cursor<'_>) -> Result<Stat
             show_table::status(session, cursor)
         }
         "PARTITIONS" => show_table::partitions(session, cursor),
+        "ALTER" => super::alter::show(session, cursor),
         "TABLETS" => show_table::tablets(session, cursor),
         "INDEX" | "INDEXES" | "KEYS" => show_table::indexes(session, cursor),
         "FRONTENDS" => {
@@ -318,6 +319,7 @@ pub(super) fn backends(session: &Session) -> Result<(Vec<&'static str>, Vec<Row>
         "NodeRole",
     ];
     let nodes = engine.topology().backends;
+    let (tablets, backends) = (engine.tablet_count(), nodes.len().max(1));
     let rows = nodes.iter().enumerate().map(|(i, node)| {
         vec![
             cell(10_001 + i),
@@ -331,7 +333,7 @@ pub(super) fn backends(session: &Session) -> Result<(Vec<&'static str>, Vec<Row>
             cell(&now),
             cell(true),
             cell(false),
-            cell(0),
+            cell(tablets.div_ceil(backends)),
             cell("0.000 "),
             cell("0.000 "),
             cell("1.000 TB"),
@@ -455,7 +457,7 @@ fn last_insert(session: &Session) -> Result<StatementResult, SqlError> {
             cell(&last.table),
             cell(last.status),
             cell(last.rows),
-            cell(0),
+            cell(last.filtered),
         ]
     });
     text_rows(&names, rows.collect())

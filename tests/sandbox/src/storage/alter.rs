@@ -8,7 +8,7 @@ use arrow::datatypes::{Field, Schema};
 
 use super::definition::{Definition, TableSpec};
 use super::rowset::{Rowset, RowsetEntry};
-use super::table::Table;
+use super::table::{AlterJob, Table};
 use super::{Catalog, Column};
 use crate::changelog::{ChangeBatch, RawOp};
 use crate::error::SqlError;
@@ -68,8 +68,9 @@ impl Table {
         }
     }
 
-    /// Puts a changed definition in force and gives the handle for it. Snapshots keep the rows they were taken with.
-    pub(crate) fn redefine(&self, change: Redefinition, now_ms: i64) -> Result<Table, SqlError> {
+    /// Puts a changed definition in force and gives the handle for it; `job` is the id of the change. Snapshots keep the rows
+    /// they were taken with.
+    pub(crate) fn redefine(&self, change: Redefinition, job: u64, now_ms: i64) -> Result<Table, SqlError> {
         let mut state = self.shared.state.write();
         let old = Arc::clone(&state.def);
         let schema_version = old.schema_version + u32::from(change.columns_changed);
@@ -97,6 +98,7 @@ impl Table {
                 }
             }
             state.changes = changes;
+            self.shared.jobs.lock().push(AlterJob { id: job, at_ms: now_ms, schema_version });
         }
         if old.spec.name != def.spec.name && def.spec.partitioning.is_none() {
             // The only partition is named as the table.

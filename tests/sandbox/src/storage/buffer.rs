@@ -44,6 +44,7 @@ pub struct LoadBuffer {
     targets: Vec<Target>,
     parts: Vec<Mutex<Part>>,
     rows: AtomicU64,
+    refused: AtomicU64,
     next: AtomicUsize,
 }
 
@@ -89,6 +90,7 @@ impl LoadBuffer {
             targets,
             parts: (0..first).map(|_| Mutex::default()).collect(),
             rows: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
             next: AtomicUsize::new(0),
         }
     }
@@ -96,6 +98,11 @@ impl LoadBuffer {
     /// Rows so far.
     pub fn rows(&self) -> u64 {
         self.rows.load(Ordering::Relaxed)
+    }
+
+    /// Rows that no partition took.
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
     }
 
     /// Whether the rows are completed at the commit.
@@ -143,6 +150,7 @@ impl LoadBuffer {
                 self.push_to(*target, piece)?;
             }
         }
+        self.refused.fetch_add(refused.len() as u64, Ordering::Relaxed);
         Ok(refused)
     }
 

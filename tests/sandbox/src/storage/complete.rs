@@ -73,7 +73,8 @@ pub(super) fn complete(
         given.fields().iter().position(|f| f.name().eq_ignore_ascii_case(name)).map(|i| Arc::clone(batch.column(i)))
     };
     check_known(def, &given, plan, partial)?;
-    let skips = partial.filter(|p| p.flexible).map(|_| find(SKIP_BITMAP_COL)).transpose_skip(rows)?;
+    let flexible = partial.is_some_and(|p| p.flexible);
+    let skips = if flexible { Some(skip_bitmaps(find(SKIP_BITMAP_COL), rows)?) } else { None };
     let mut columns: Vec<ArrayRef> = Vec::with_capacity(def.schema.fields().len() + 1);
     for (at, column) in def.spec.columns.iter().enumerate() {
         let array = match find(&column.name) {
@@ -131,24 +132,15 @@ pub(super) fn complete(
     RecordBatch::try_new(buffer_schema(def, partial), columns).map_err(SqlError::detail)
 }
 
-/// Turns `Some(None)`, a flexible batch without skip bitmaps, into bitmaps that skip nothing.
-trait TransposeSkip {
-    fn transpose_skip(self, rows: usize) -> Result<Option<ArrayRef>, SqlError>;
-}
-
-impl TransposeSkip for Option<Option<ArrayRef>> {
-    fn transpose_skip(self, rows: usize) -> Result<Option<ArrayRef>, SqlError> {
-        let wanted = super::skip_bitmap_field();
-        match self {
-            None => Ok(None),
-            Some(None) => Ok(Some(new_null_array(wanted.data_type(), rows))),
-            Some(Some(array)) if array.as_list_opt::<i32>().is_some_and(|l| l.value_type() == DataType::Int32) => {
-                arrow::compute::cast(&array, wanted.data_type()).map(Some).map_err(SqlError::detail)
-            }
-            Some(Some(array)) => {
-                Err(SqlError::detail(format!("column {SKIP_BITMAP_COL} has Arrow type {}", array.data_type())))
-            }
+/// The skip bitmaps of a flexible batch; without any, no row skips a column.
+fn skip_bitmaps(found: Option<ArrayRef>, rows: usize) -> Result<ArrayRef, SqlError> {
+    let wanted = super::skip_bitmap_field();
+    match found {
+        None => Ok(new_null_array(wanted.data_type(), rows)),
+        Some(array) if array.as_list_opt::<i32>().is_some_and(|l| l.value_type() == DataType::Int32) => {
+            arrow::compute::cast(&array, wanted.data_type()).map_err(SqlError::detail)
         }
+        Some(array) => Err(SqlError::detail(format!("column {SKIP_BITMAP_COL} has Arrow type {}", array.data_type()))),
     }
 }
 

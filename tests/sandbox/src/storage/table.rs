@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use super::complete::{AutoIncrement, WritePlan, buffer_schema, complete};
 use super::definition::{Definition, TableSpec};
@@ -46,6 +46,15 @@ pub(super) struct Shared {
     /// Serialises UPDATE and DELETE statements, which read before they write.
     pub(super) dml_lock: tokio::sync::Mutex<()>,
     pub(super) auto: AutoIncrement,
+    pub(super) jobs: Mutex<Vec<AlterJob>>,
+}
+
+/// A finished change of the schema.
+#[derive(Debug, Clone)]
+pub(crate) struct AlterJob {
+    pub(crate) id: u64,
+    pub(crate) at_ms: i64,
+    pub(crate) schema_version: u32,
 }
 
 #[derive(Debug)]
@@ -154,7 +163,8 @@ impl Table {
             expired_before: 0,
             dropped: false,
         };
-        let shared = Shared { state: RwLock::new(state), dml_lock: tokio::sync::Mutex::new(()), auto };
+        let shared =
+            Shared { state: RwLock::new(state), dml_lock: tokio::sync::Mutex::new(()), auto, jobs: Mutex::default() };
         Self { id: first_id, def, shared: Arc::new(shared) }
     }
 
@@ -201,6 +211,11 @@ impl Table {
     /// Type of the sequence column of a unique table that has one.
     pub(crate) fn sequence_type(&self) -> Option<&DorisType> {
         self.def.spec.sequence.as_ref().map(|s| &s.ty)
+    }
+
+    /// Finished changes of the schema, oldest first.
+    pub(crate) fn alter_jobs(&self) -> Vec<AlterJob> {
+        self.shared.jobs.lock().clone()
     }
 
     /// Serialises UPDATE and DELETE statements.

@@ -228,17 +228,17 @@ fn not_running(view: &TxnView) -> LoadError {
 
 pub(crate) fn finish(engine: &Arc<Engine>, mut txn: LoadTxn, two_phase: bool) -> Result<LoadOutcome, LoadError> {
     txn.open = false;
-    let rows = txn.buffer.rows();
+    let (rows, refused) = (txn.buffer.rows(), txn.buffer.refused());
     let label = txn.label.clone();
     if two_phase {
         engine.txns.precommit(txn.id).map_err(|view| not_running(&view))?;
-        return Ok(LoadOutcome { txn_id: txn.id, label, state: TxnState::PreCommitted, rows });
+        return Ok(LoadOutcome { txn_id: txn.id, label, state: TxnState::PreCommitted, rows, refused });
     }
-    let state = publish(engine, txn.id, TxnState::Prepare).map_err(|refused| match refused {
+    let state = publish(engine, txn.id, TxnState::Prepare).map_err(|why| match why {
         Refused::State(view) => not_running(&view),
         Refused::Apply(error) | Refused::Schema(error) => LoadError::frontend(error.text()),
     })?;
-    Ok(LoadOutcome { txn_id: txn.id, label, state, rows })
+    Ok(LoadOutcome { txn_id: txn.id, label, state, rows, refused })
 }
 
 pub(crate) fn abort_load(engine: &Engine, mut txn: LoadTxn, reason: &str) {

@@ -43,6 +43,8 @@ struct Inner {
     running: HashMap<String, usize>,
     /// COMMITTED transactions by table.
     publishing: HashMap<u64, usize>,
+    /// Transactions that are not finished, by table.
+    open: HashMap<u64, BTreeSet<i64>>,
     /// When a transaction is aborted (running) or forgotten (finished), and its id.
     deadlines: BTreeSet<(i64, i64)>,
 }
@@ -198,6 +200,7 @@ impl TxnManager {
         inner.labels.insert((new.db.to_owned(), new.label.to_owned()), id);
         inner.txns.insert(id, Txn { view, table_id, work: Some((new.table, new.buffer)), deadline });
         inner.deadlines.insert((deadline, id));
+        inner.open.entry(table_id).or_default().insert(id);
         *inner.running.entry(new.db.to_owned()).or_default() += 1;
         self.announce();
         Ok(id)
@@ -278,6 +281,7 @@ impl TxnManager {
             } else {
                 inner.publishing.insert(table, left);
             }
+            inner.close(id, table);
             inner.keep_label(id, self.clock.now_ms(), &self.limits);
         }
         drop(inner);
@@ -320,9 +324,8 @@ impl TxnManager {
             loop {
                 let open = {
                     let inner = self.lock();
-                    inner.txns.range(..=watermark).any(|(_, t)| {
-                        tables.contains(&t.table_id)
-                            && (t.view.state.is_running() || t.view.state == TxnState::Committed)
+                    tables.iter().any(|table| {
+                        inner.open.get(table).is_some_and(|open| open.range(..=watermark).next().is_some())
                     })
                 };
                 if !open {
@@ -361,6 +364,16 @@ impl Inner {
         }
     }
 
+    /// The transaction is finished.
+    fn close(&mut self, id: i64, table: u64) {
+        if let Some(open) = self.open.get_mut(&table) {
+            open.remove(&id);
+            if open.is_empty() {
+                self.open.remove(&table);
+            }
+        }
+    }
+
     fn keep_label(&mut self, id: i64, now_ms: i64, limits: &Limits) {
         let Some(txn) = self.txns.get(&id) else { return };
         let streaming = matches!(txn.view.source, "BACKEND_STREAMING" | "INSERT" | "INSERT_STREAMING");
@@ -374,8 +387,9 @@ impl Inner {
         reason.clone_into(&mut txn.view.reason);
         txn.view.finished_ms = Some(now_ms);
         txn.work = None;
-        let db = txn.view.db.clone();
+        let (db, table) = (txn.view.db.clone(), txn.table_id);
         self.stop_running(id, &db);
+        self.close(id, table);
         self.keep_label(id, now_ms, limits);
     }
 

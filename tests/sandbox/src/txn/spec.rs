@@ -122,10 +122,12 @@ pub struct LoadOutcome {
     pub txn_id: i64,
     /// Label, given or made.
     pub label: String,
-    /// PRECOMMITTED or VISIBLE.
+    /// PRECOMMITTED, VISIBLE, or COMMITTED while publishing is held.
     pub state: TxnState,
     /// Rows written.
     pub rows: u64,
+    /// Rows that the table refused.
+    pub refused: u64,
 }
 
 /// A transaction named by id, by label or by both.

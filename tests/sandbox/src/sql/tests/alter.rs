@@ -20,6 +20,8 @@ async fn columns_come_and_go() {
     let text = f.rows("SHOW CREATE TABLE t").await.remove(0);
     assert!(text.contains("COMMENT 'c'") && text.contains("COMMENT \"the n\""), "{text}");
     f.run("ALTER TABLE t RENAME t2").await;
+    let jobs = f.rows("SHOW ALTER TABLE COLUMN FROM d WHERE TableName = 't2' ORDER BY JobId DESC LIMIT 1").await;
+    assert!(jobs.len() == 1 && jobs[0].contains("|t2|") && jobs[0].contains("|6:0|-1|FINISHED|"), "{jobs:?}");
     assert_eq!(f.rows("SELECT count(*) FROM t2 PARTITION(t2)").await, ["2"]);
     for (clause, text) in [
         ("ADD COLUMN n INT", "Can not add column which already exists in base table: n"),

@@ -17,6 +17,7 @@ async fn range_partitions_take_their_rows() {
     let error = f.error("INSERT INTO r VALUES ('2024-02-01', 9, 9)").await;
     assert!(error.message.contains("no partition for this tuple. tuple="), "{error}");
     f.run("SET enable_insert_strict = false; INSERT INTO r VALUES ('2024-02-01', 9, 9), ('2024-03-03', 5, 5)").await;
+    assert!(f.rows("SHOW LAST INSERT").await[0].ends_with("|VISIBLE|1|1"));
     assert_eq!(f.rows("SELECT count(*) FROM r").await, ["5"]);
     assert_eq!(f.error("SELECT * FROM r PARTITION(nope)").await.text(), "Partition: nope is not exists on table r");
     assert_eq!(f.rows("SHOW TABLETS FROM r").await.len(), 10);
@@ -274,4 +275,57 @@ async fn states_have_their_own_aggregations() {
         let sql = format!("CREATE TABLE x (k INT, {column}) AGGREGATE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 1");
         assert!(f.error(&sql).await.message.contains(text), "{column}");
     }
+}
+
+#[tokio::test]
+async fn flexible_rows_bring_columns_of_their_own() {
+    use std::sync::Arc;
+
+    use arrow::array::{ArrayRef, Int8Array, Int32Array, ListArray, RecordBatch, StringArray};
+    use arrow::datatypes::Int32Type;
+
+    use crate::engine::{LoadSpec, UpdateMode};
+
+    let mut f = Fixture::with_database().await;
+    f.run(
+        "CREATE TABLE p (k INT, a INT, b STRING DEFAULT 'none') UNIQUE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 1 \
+         PROPERTIES('changelog.enable'='true')",
+    )
+    .await;
+    f.run("INSERT INTO p VALUES (1, 1, 'x'), (2, 2, 'y'), (3, 3, 'z')").await;
+    let list: Vec<String> =
+        ["k", "a", "b", "__DORIS_DELETE_SIGN__", "__DORIS_SKIP_BITMAP_COL__"].map(str::to_owned).to_vec();
+    let spec = || LoadSpec {
+        db: "d".into(),
+        table: "p".into(),
+        columns: Some(list.clone()),
+        update_mode: UpdateMode::FlexibleColumns,
+        ..LoadSpec::default()
+    };
+    let refused = f.engine.begin_load(spec()).unwrap_err().to_string();
+    assert!(refused.contains("skip bitmap hidden column"), "{refused}");
+    f.run("ALTER TABLE p ENABLE FEATURE \"UPDATE_FLEXIBLE_COLUMNS\"").await;
+    let txn = f.engine.begin_load(spec()).unwrap();
+    let skips = ListArray::from_iter_primitive::<Int32Type, _, _>([
+        Some(vec![Some(2)]),
+        Some(vec![Some(1)]),
+        Some(vec![Some(1), Some(2)]),
+        Some(vec![Some(2)]),
+        Some(vec![Some(1), Some(2)]),
+        Some(vec![Some(2)]),
+    ]);
+    let schema = f.engine.table_meta("d", "p").unwrap().load_schema(Some(&list)).unwrap();
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(Int32Array::from(vec![1, 1, 2, 4, 3, 3])),
+        Arc::new(Int32Array::from(vec![Some(10), None, None, Some(40), None, Some(33)])),
+        Arc::new(StringArray::from(vec![None, Some("xx"), None, None, None, None])),
+        Arc::new(Int8Array::from(vec![0, 0, 1, 0, 1, 0])),
+        Arc::new(skips),
+    ];
+    f.engine.write_load(&txn, RecordBatch::try_new(schema, columns).unwrap()).unwrap();
+    f.engine.finish_load(txn, false).unwrap();
+    assert_eq!(f.sorted("SELECT * FROM p").await, ["1|10|xx", "3|33|none", "4|40|none"]);
+    // Delete and write of one key in one batch are one update.
+    let sql = "SELECT k, __DORIS_CHANGELOG_OP__ FROM p@incr('incrementType'='DETAIL') WHERE k = 3";
+    assert_eq!(f.sorted(sql).await, ["3|0", "3|2", "3|3"]);
 }
