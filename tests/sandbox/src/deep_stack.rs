@@ -5,8 +5,9 @@ use std::task::{Context, Poll};
 
 use futures::Stream;
 
-/// Bytes of the stack. Threads of the runtime have 2 MiB, which some dozen nested expressions use up.
-const STACK_BYTES: usize = 64 << 20;
+/// Bytes of the stack. Threads of the runtime have 2 MiB, which some dozen nested expressions use up; the deepest
+/// expression that is allowed has 3000 levels. Pages count only once they are touched.
+const STACK_BYTES: usize = 1 << 30;
 
 /// Wraps what recurses. `None` only while it is dropped.
 pub(crate) struct DeepStack<T>(Option<Pin<Box<T>>>);

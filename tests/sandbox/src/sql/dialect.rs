@@ -16,9 +16,36 @@ pub(super) struct DorisDialect;
 const PARSER_DEPTH: usize = 40_000;
 
 /// A parser over tokens.
-pub(super) fn parser(tokens: Vec<Token>) -> Parser<'static> {
+pub(super) fn parser(mut tokens: Vec<Token>) -> Parser<'static> {
     static DIALECT: DorisDialect = DorisDialect;
+    name_functions(&mut tokens);
     Parser::new(&DIALECT).with_recursion_limit(PARSER_DEPTH).with_tokens(tokens)
+}
+
+/// `TRIM` with arguments apart by a comma is a call as any other; its grammar of its own knows `FROM` only.
+fn name_functions(tokens: &mut [Token]) {
+    for i in 0..tokens.len() {
+        let trim =
+            matches!(&tokens[i], Token::Word(word) if word.keyword == Keyword::TRIM && word.quote_style.is_none());
+        if !trim || tokens.get(i + 1) != Some(&Token::LParen) {
+            continue;
+        }
+        let mut depth = 0_usize;
+        for token in &tokens[i + 1..] {
+            match token {
+                Token::LParen | Token::LBracket => depth += 1,
+                Token::RParen | Token::RBracket => depth = depth.saturating_sub(1),
+                Token::Comma if depth == 1 => {
+                    tokens[i] = Token::make_word("trim", Some('`'));
+                    break;
+                }
+                _ => {}
+            }
+            if depth == 0 {
+                break;
+            }
+        }
+    }
 }
 
 /// Between OR and AND.

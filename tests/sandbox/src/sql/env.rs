@@ -39,6 +39,11 @@ impl Env {
         format_datetime(wall * 1000, 6)
     }
 
+    /// As [`Env::now_text`], in UTC.
+    pub(crate) fn utc_text(&self) -> String {
+        format_datetime(self.now_ms * 1000, 6)
+    }
+
     /// Most digits of a decimal.
     pub(crate) fn max_precision(&self) -> u8 {
         if self.decimal256 { 76 } else { 38 }
@@ -55,6 +60,9 @@ impl ExprContext {
             connection_id: session.id,
             version: session.variables.get("version").unwrap_or_default().to_owned(),
             now: env.now_text(),
+            like_escape: env.profile > Profile::V2_1,
+            epoch_seconds: env.now_ms.div_euclid(1000),
+            utc_now: env.utc_text(),
         };
         Self { env, facts, backslash_escapes: session.variables.backslash_escapes() }
     }
@@ -74,6 +82,9 @@ impl ExprContext {
             connection_id: 0,
             version: "5.7.99".to_owned(),
             now: env.now_text(),
+            like_escape: env.profile > Profile::V2_1,
+            epoch_seconds: env.now_ms.div_euclid(1000),
+            utc_now: env.utc_text(),
         };
         Self { env, facts, backslash_escapes: true }
     }

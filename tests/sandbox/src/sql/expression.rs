@@ -1,14 +1,13 @@
 //! One expression over the rows of a batch, outside a query: `columns:` and `where:` of a load, constants of statements.
 
 use std::collections::{HashMap, HashSet};
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::DFSchema;
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::sql::sqlparser::ast::{ExprWithAlias, VisitMut};
+use datafusion::sql::sqlparser::ast::ExprWithAlias;
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::env::Env;
@@ -74,9 +73,7 @@ fn compile(context: &ExprContext, tokens: Vec<Token>, schema: &SchemaRef) -> Res
     let spellings: HashSet<String> = schema.fields().iter().map(|f| f.name().clone()).collect();
     let hidden = HashMap::new();
     let mut rewriter = Rewriter::new(names, spellings, &hidden, &context.facts);
-    if let ControlFlow::Break(error) = expr.visit(&mut rewriter) {
-        return Err(error);
-    }
+    rewriter.rewrite_expr(&mut expr)?;
     let state = functions::state("__no_database__", &context.env);
     let df_schema = DFSchema::try_from(Arc::clone(schema)).map_err(engine_error)?;
     let logical = state

@@ -19,10 +19,8 @@ pub(crate) struct Statement {
     pub(crate) hints: Vec<String>,
 }
 
-/// Levels of nesting that a statement may have: what one deep stack holds.
-const MAX_DEPTH: usize = 400;
-/// Operators that may stand in a row; each makes the tree one level deeper.
-const MAX_CHAIN: usize = 400;
+/// `expr_depth_limit`: levels of nesting, and operators in a row that each make the tree one level deeper.
+const MAX_DEPTH: usize = 3000;
 
 impl Statement {
     /// Whether the statement returns rows, told from its first word.
@@ -61,8 +59,7 @@ impl Statement {
         }
     }
 
-    /// Refuses what is nested so deeply that planning it would not end well. Doris's own limits are higher (3000
-    /// levels, 10000 children), with `OR` and `AND` chains of any length within them.
+    /// Refuses what is nested too deeply to be parsed; the tree that comes of it is measured again.
     ///
     /// # Errors
     /// What is too large.
@@ -93,11 +90,10 @@ impl Statement {
             if prefix {
                 chains.last_mut().into_iter().for_each(|chain| *chain += 1);
             }
-            if depth > MAX_DEPTH || prefixes > MAX_DEPTH {
-                return Err(SqlError::not_served(format!("expressions nested deeper than {MAX_DEPTH} levels")));
-            }
-            if chains.last().is_some_and(|chain| *chain > MAX_CHAIN) {
-                return Err(SqlError::not_served(format!("more than {MAX_CHAIN} operators in one expression")));
+            if depth > MAX_DEPTH || prefixes > MAX_DEPTH || chains.last().is_some_and(|chain| *chain > MAX_DEPTH) {
+                return Err(SqlError::detail(format!(
+                    "Exceeded the maximum depth of an expression tree ({MAX_DEPTH})."
+                )));
             }
         }
         Ok(())
@@ -298,7 +294,8 @@ impl Lexer<'_> {
             (b'=', ..) => (Token::Eq, 1),
             (b'|', b'|', _) => (Token::make_keyword("OR"), 2),
             (b'&', b'&', _) => (Token::make_keyword("AND"), 2),
-            (b'!', ..) => (Token::make_keyword("NOT"), 1),
+            (b'!', ..) => (Token::ExclamationMark, 1),
+
             (b'+', ..) => (Token::Plus, 1),
             (b'-', b'>', _) => (Token::Arrow, 2),
             (b'-', ..) => (Token::Minus, 1),

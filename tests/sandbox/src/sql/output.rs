@@ -8,8 +8,8 @@ use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::StreamExt;
 
-use super::rewrite::LABEL_MARK;
-use crate::engine::{Origin, Profile, StatementResult};
+use super::rewrite::{ANONYMOUS_MARK, LABEL_MARK};
+use crate::engine::{Origin, Profile, Protocol, StatementResult};
 use crate::error::SqlError;
 use crate::types::wire::{to_wire, wire_field};
 use crate::types::{DorisType, SessionZone, conform};
@@ -44,15 +44,27 @@ pub(super) fn to_result(
     origin: Origin,
     profile: Profile,
     zone: SessionZone,
+    protocol: Protocol,
 ) -> Result<StatementResult, SqlError> {
     let source = stream.schema();
+    let flight = protocol == Protocol::Flight;
+    // What the oldest build sends over Arrow in forms of its own is text elsewhere.
+    let profile = if flight { profile } else { profile.max(Profile::V3_1) };
     let mut types = Vec::with_capacity(source.fields().len());
     let mut fields = Vec::with_capacity(source.fields().len());
-    for field in source.fields() {
+    for (i, field) in source.fields().iter().enumerate() {
         let ty = DorisType::of_field(field)
             .ok_or_else(|| SqlError::not_served(format!("results of Arrow type {}", field.data_type())))?;
-        let name = field.name().split(LABEL_MARK).next().unwrap_or_default();
-        fields.push(wire_field(name, &ty, field.is_nullable(), profile, &zone));
+        if flight && ty == DorisType::Hll {
+            return Err(SqlError::detail(format!("HLL type is not supported in Arrow Flight results, column {i}")));
+        }
+        // The executor does not know the text of an expression without alias: its name is its type and position.
+        let marked = field.name();
+        let name = match marked.strip_suffix(ANONYMOUS_MARK) {
+            Some(_) if flight && origin == Origin::Be => format!("{}_{i}", ty.executor_name(field.is_nullable())),
+            label => label.unwrap_or(marked).split(LABEL_MARK).next().unwrap_or_default().to_owned(),
+        };
+        fields.push(wire_field(&name, &ty, field.is_nullable(), profile, &zone));
         types.push(ty);
     }
     let schema: SchemaRef = Arc::new(Schema::new(fields));

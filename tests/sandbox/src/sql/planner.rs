@@ -1,115 +1,99 @@
-//! Operators with Doris's meaning, where DataFusion's differs.
+//! Operators with Doris's meaning, where the executor's differs.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, TimeUnit};
-use datafusion::common::{DFSchema, Result, ScalarValue, plan_err};
-use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
-use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, ScalarUDF};
+use arrow::datatypes::DataType;
+use datafusion::common::{DFSchema, Result, ScalarValue, plan_datafusion_err, plan_err};
+use datafusion::logical_expr::planner::{
+    ExprPlanner, PlannerResult, RawBinaryExpr, RawDictionaryExpr, RawFieldAccessExpr,
+};
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, GetFieldAccess, Operator, ScalarUDF};
 use datafusion::prelude::lit;
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
-use super::udf;
-use crate::types::DorisType;
+use super::env::Env;
+use crate::types::{ColumnBuilder, DorisType};
 
-/// Plans binary operators.
+/// Plans operators.
 #[derive(Debug)]
 pub(super) struct DorisOperators {
-    pub(super) cast: Arc<ScalarUDF>,
-    pub(super) divide: Arc<ScalarUDF>,
-    pub(super) modulo: Arc<ScalarUDF>,
-    pub(super) int_divide: Arc<ScalarUDF>,
+    functions: HashMap<String, Arc<ScalarUDF>>,
+    env: Env,
+}
+
+/// The planner with the functions it calls, by name.
+pub(super) fn operators(functions: HashMap<String, Arc<ScalarUDF>>, env: Env) -> DorisOperators {
+    DorisOperators { functions, env }
 }
 
 impl DorisOperators {
-    fn cast_to(&self, expr: Expr, ty: &DorisType) -> Expr {
-        self.cast.call(vec![expr, lit(ty.to_string())])
+    fn call(&self, name: &str, args: Vec<Expr>) -> Result<Expr> {
+        match self.functions.get(&format!("__doris_{name}")) {
+            Some(function) => Ok(function.call(args)),
+            None => plan_err!("Can not found function '{name}'"),
+        }
     }
 
-    fn arithmetic(&self, expr: RawBinaryExpr, op: Operator, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
-        let (left, right) = (expr.left.get_type(schema)?, expr.right.get_type(schema)?);
-        if is_largeint(&left) || is_largeint(&right) {
-            return plan_err!("the sandbox does not implement arithmetic on LARGEINT");
-        }
-        let temporal = |t: &DataType| matches!(t, DataType::Date32 | DataType::Timestamp(..) | DataType::Interval(_));
-        if temporal(&left) || temporal(&right) {
-            let interval = matches!(left, DataType::Interval(_)) || matches!(right, DataType::Interval(_));
-            return if interval {
-                Ok(PlannerResult::Original(expr))
-            } else {
-                plan_err!("the sandbox does not implement arithmetic on dates without INTERVAL")
-            };
-        }
-        let rank = integer_rank(&expr.left, &left).zip(integer_rank(&expr.right, &right));
-        let Some((a, b)) = rank else {
-            let text = |t: &DataType| matches!(t, DataType::Utf8 | DataType::Boolean);
-            let (mut l, mut r) = (expr.left, expr.right);
-            if text(&left) {
-                l = self.cast_to(l, &DorisType::Double);
-            }
-            if text(&right) {
-                r = self.cast_to(r, &DorisType::Double);
-            }
-            return Ok(PlannerResult::Planned(binary(l, op, r)));
-        };
-        // One step wider than the wider operand, up to BIGINT.
-        let ty = match a.max(b) {
-            0 => DorisType::SmallInt,
-            1 => DorisType::Int,
-            _ => DorisType::BigInt,
-        };
-        let (l, r) = (self.cast_to(expr.left, &ty), self.cast_to(expr.right, &ty));
-        Ok(PlannerResult::Planned(binary(l, op, r)))
+    fn cast_to(&self, expr: Expr, ty: &DorisType) -> Result<Expr> {
+        self.call("cast", vec![expr, lit(ty.to_string())])
     }
 
     fn comparison(&self, expr: RawBinaryExpr, op: Operator, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
-        let (left, right) = (expr.left.get_type(schema)?, expr.right.get_type(schema)?);
+        let (left, right) = (doris_type(&expr.left, schema)?, doris_type(&expr.right, schema)?);
         let (l, r) = (expr.left, expr.right);
-        if left == right {
+        if matches!(left, DorisType::Bitmap | DorisType::Hll) || matches!(right, DorisType::Bitmap | DorisType::Hll) {
+            return plan_err!("comparison predicate could not contains complex type: {left}, {right}");
+        }
+        if left.is_nested() || right.is_nested() {
+            let both = left.common(&right, 76).is_some();
+            let name = match op {
+                Operator::Eq if both => "equal_values",
+                Operator::IsNotDistinctFrom if both => "same_values",
+                _ => return plan_err!("the sandbox does not implement comparison of {left} and {right}"),
+            };
+            return Ok(PlannerResult::Planned(self.call(name, vec![l, r])?));
+        }
+        let target = meeting(&left, &l, &right, &r, self.env.max_precision());
+        let (l, r) = match &target {
+            None => (l, r),
+            Some(ty) => (self.align(l, &left, ty)?, self.align(r, &right, ty)?),
+        };
+        let float = |ty: &DorisType| matches!(ty, DorisType::Float | DorisType::Double);
+        let floats = target.as_ref().map_or(float(&left) || float(&right), float);
+        if floats {
+            let key = |e: Expr, ty: &DorisType| -> Result<Expr> {
+                if target.is_some() || float(ty) { self.call("float_key", vec![e]) } else { Ok(e) }
+            };
+            let (l, r) = (key(l, &left)?, key(r, &right)?);
             return Ok(PlannerResult::Planned(binary(l, op, r)));
         }
-        let nested = |t: &DataType| t.is_nested();
-        if nested(&left) || nested(&right) {
-            return plan_err!("the sandbox does not implement comparison of {left} and {right}");
-        }
-        let target = match (&left, &right) {
-            (DataType::Null, _) | (_, DataType::Null) => None,
-            (a, b) if is_time(a) || is_time(b) => {
-                if matches!((a, b), (DataType::Date32, DataType::Utf8) | (DataType::Utf8, DataType::Date32))
-                    && (date_only(&l) || date_only(&r))
-                {
-                    Some(DorisType::Date)
-                } else {
-                    Some(DorisType::DateTime(time_digits(a).max(time_digits(b))))
-                }
-            }
-            (DataType::Utf8, number) if is_number(number) || *number == DataType::Boolean => {
-                Some(text_against(&l, number))
-            }
-            (number, DataType::Utf8) if is_number(number) || *number == DataType::Boolean => {
-                Some(text_against(&r, number))
-            }
-            (DataType::Boolean, number) | (number, DataType::Boolean) if is_number(number) => {
-                DorisType::of_arrow(number).map(|ty| if ty == DorisType::TinyInt { DorisType::SmallInt } else { ty })
-            }
-            (a, b) if is_largeint(a) || is_largeint(b) => {
-                let other = if is_largeint(a) { b } else { a };
-                match other {
-                    DataType::Float32 | DataType::Float64 => Some(DorisType::Double),
-                    DataType::Decimal128(_, s) | DataType::Decimal256(_, s) if *s > 0 => {
-                        Some(DorisType::Decimal { precision: 76, scale: *s as u8 })
-                    }
-                    _ => Some(DorisType::LargeInt),
-                }
-            }
-            _ => None,
-        };
-        let Some(target) = target else { return Ok(PlannerResult::Planned(binary(l, op, r))) };
-        Ok(PlannerResult::Planned(binary(self.align(l, &left, &target), op, self.align(r, &right, &target))))
+        Ok(PlannerResult::Planned(binary(l, op, r)))
     }
 
-    fn align(&self, expr: Expr, from: &DataType, to: &DorisType) -> Expr {
-        if *from == to.storage() { expr } else { self.cast_to(expr, to) }
+    fn align(&self, expr: Expr, from: &DorisType, to: &DorisType) -> Result<Expr> {
+        if from == to || (from.is_text() && to.is_text()) { Ok(expr) } else { self.cast_to(expr, to) }
+    }
+
+    fn truth(&self, expr: Expr, schema: &DFSchema) -> Result<Expr> {
+        // The type of a comparison needs no look at its operands.
+        use Operator::{Eq, Gt, GtEq, IsNotDistinctFrom, Lt, LtEq, NotEq};
+        let compares = |op: &Operator| matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq | IsNotDistinctFrom);
+        if matches!(&expr, Expr::BinaryExpr(BinaryExpr { op, .. }) if op.is_logic_operator() || compares(op)) {
+            return Ok(expr);
+        }
+        match doris_type(&expr, schema)? {
+            DorisType::Boolean | DorisType::Null => Ok(expr),
+            _ => self.cast_to(expr, &DorisType::Boolean),
+        }
+    }
+}
+
+fn doris_type(expr: &Expr, schema: &DFSchema) -> Result<DorisType> {
+    let (_, field) = expr.to_field(schema)?;
+    match field.data_type() {
+        DataType::Interval(_) => plan_err!("INTERVAL needs a date beside it"),
+        other => DorisType::of_field(&field).ok_or_else(|| plan_datafusion_err!("operands of Arrow type {other}")),
     }
 }
 
@@ -117,24 +101,56 @@ fn binary(left: Expr, op: Operator, right: Expr) -> Expr {
     Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(right)))
 }
 
-fn is_largeint(t: &DataType) -> bool {
-    matches!(t, DataType::Decimal256(39, 0))
-}
-
-fn is_number(t: &DataType) -> bool {
-    t.is_numeric()
-}
-
-fn is_time(t: &DataType) -> bool {
-    matches!(t, DataType::Date32 | DataType::Timestamp(..))
-}
-
-/// Fraction digits that a comparison with this operand needs.
-fn time_digits(t: &DataType) -> u8 {
-    match t {
-        DataType::Timestamp(TimeUnit::Second, _) | DataType::Date32 => 0,
-        DataType::Timestamp(TimeUnit::Millisecond, _) => 3,
-        _ => 6,
+/// The type in which two operands are compared; `None` when they can be as they are.
+fn meeting(left: &DorisType, l: &Expr, right: &DorisType, r: &Expr, max_precision: u8) -> Option<DorisType> {
+    let wide = |ty: &DorisType| *ty == DorisType::LargeInt || matches!(ty, DorisType::Decimal { precision: 39.., .. });
+    match (left, right) {
+        (a, b) if a == b || (a.is_text() && b.is_text()) => None,
+        (DorisType::Null, _) | (_, DorisType::Null) => None,
+        (DorisType::TimestampTz(_), _) | (_, DorisType::TimestampTz(_)) => Some(DorisType::TimestampTz(6)),
+        (DorisType::Time(_), _) | (_, DorisType::Time(_)) => Some(DorisType::Time(6)),
+        (a, b) if a.is_time() || b.is_time() => {
+            let alone = (*a == DorisType::Date && b.is_text() && date_only(r))
+                || (*b == DorisType::Date && a.is_text() && date_only(l));
+            if alone {
+                return Some(DorisType::Date);
+            }
+            let digits = |ty: &DorisType| match ty {
+                DorisType::Date => 0,
+                DorisType::DateTime(p) => *p,
+                _ => 6,
+            };
+            Some(DorisType::DateTime(digits(a).max(digits(b))))
+        }
+        (ty @ (DorisType::Ipv4 | DorisType::Ipv6), _) | (_, ty @ (DorisType::Ipv4 | DorisType::Ipv6)) => {
+            Some(ty.clone())
+        }
+        (DorisType::Variant, other) | (other, DorisType::Variant) => Some(other.clone()),
+        (DorisType::Json, _) | (_, DorisType::Json) => Some(DorisType::Json),
+        (a, b) if a.is_text() => Some(text_against(l, b)),
+        (a, b) if b.is_text() => Some(text_against(r, a)),
+        (DorisType::Boolean, ty) | (ty, DorisType::Boolean) => Some(match ty {
+            DorisType::TinyInt => DorisType::SmallInt,
+            ty => ty.clone(),
+        }),
+        (a, b)
+            if matches!(a, DorisType::Float | DorisType::Double)
+                || matches!(b, DorisType::Float | DorisType::Double) =>
+        {
+            Some(DorisType::Double)
+        }
+        (a, b) if wide(a) || wide(b) => match (a, b) {
+            (DorisType::Decimal { scale, .. }, _) | (_, DorisType::Decimal { scale, .. }) if *scale > 0 => {
+                let other = if let DorisType::Decimal { scale, .. } = b { *scale } else { 0 };
+                Some(DorisType::Decimal { precision: 76, scale: (*scale).max(other) })
+            }
+            (a, b) if a.is_integer() && b.is_integer() => Some(DorisType::LargeInt),
+            _ => Some(DorisType::Decimal { precision: 76, scale: 0 }),
+        },
+        (a, b) if matches!(a, DorisType::Decimal { .. }) != matches!(b, DorisType::Decimal { .. }) => {
+            a.common(b, max_precision)
+        }
+        _ => None,
     }
 }
 
@@ -144,54 +160,43 @@ fn date_only(expr: &Expr) -> bool {
 }
 
 /// Type in which a text meets a number: the number's when a literal fits it, else DOUBLE.
-fn text_against(text: &Expr, number: &DataType) -> DorisType {
-    let ty = DorisType::of_arrow(number).unwrap_or(DorisType::Double);
+fn text_against(text: &Expr, number: &DorisType) -> DorisType {
     match text {
         Expr::Literal(ScalarValue::Utf8(Some(value)), _) => {
-            let mut builder = crate::types::ColumnBuilder::new(&ty, true);
-            let exact = !matches!(ty, DorisType::Float | DorisType::Decimal { .. });
-            if exact && builder.append_text(value).is_ok() { ty } else { DorisType::Double }
+            let mut builder = ColumnBuilder::new(number, true);
+            let exact = !matches!(number, DorisType::Float | DorisType::Decimal { .. });
+            if exact && builder.append_text(value).is_ok() { number.clone() } else { DorisType::Double }
         }
         _ => DorisType::Double,
     }
 }
 
-/// 0 TINYINT to 3 BIGINT; literals count by their value.
-fn integer_rank(expr: &Expr, t: &DataType) -> Option<u8> {
-    if let Expr::Literal(value, _) = expr
-        && let Ok(ScalarValue::Int64(Some(number))) = value.cast_to(&DataType::Int64)
-        && t.is_integer()
-    {
-        return Some(match number {
-            n if i8::try_from(n).is_ok() => 0,
-            n if i16::try_from(n).is_ok() => 1,
-            n if i32::try_from(n).is_ok() => 2,
-            _ => 3,
-        });
-    }
-    match t {
-        DataType::Int8 => Some(0),
-        DataType::Int16 | DataType::UInt8 => Some(1),
-        DataType::Int32 | DataType::UInt16 => Some(2),
-        DataType::Int64 | DataType::UInt32 | DataType::UInt64 => Some(3),
-        _ => None,
-    }
-}
-
 impl ExprPlanner for DorisOperators {
     fn plan_binary_op(&self, expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
-        let call = |udf: &Arc<ScalarUDF>, expr: RawBinaryExpr| {
-            Ok(PlannerResult::Planned(udf.call(vec![expr.left, expr.right])))
-        };
+        let call =
+            |name: &str, expr: RawBinaryExpr| Ok(PlannerResult::Planned(self.call(name, vec![expr.left, expr.right])?));
         match expr.op {
-            BinaryOperator::Divide => call(&self.divide, expr),
-            BinaryOperator::Modulo => call(&self.modulo, expr),
-            BinaryOperator::MyIntegerDivide => call(&self.int_divide, expr),
-            BinaryOperator::Plus => self.arithmetic(expr, Operator::Plus, schema),
-            BinaryOperator::Minus => self.arithmetic(expr, Operator::Minus, schema),
-            BinaryOperator::Multiply => self.arithmetic(expr, Operator::Multiply, schema),
+            BinaryOperator::Divide => call("divide", expr),
+            BinaryOperator::Modulo => call("mod", expr),
+            BinaryOperator::MyIntegerDivide => call("int_divide", expr),
+            BinaryOperator::Plus => call("add", expr),
+            BinaryOperator::Minus => call("subtract", expr),
+            BinaryOperator::Multiply => call("multiply", expr),
+            BinaryOperator::BitwiseAnd => call("bitand", expr),
+            BinaryOperator::BitwiseOr => call("bitor", expr),
+            BinaryOperator::BitwiseXor => call("bitxor", expr),
+            BinaryOperator::PGBitwiseShiftLeft => call("bit_shift_left", expr),
+            BinaryOperator::PGBitwiseShiftRight => call("bit_shift_right", expr),
+            BinaryOperator::Xor => call("xor", expr),
             BinaryOperator::Eq => self.comparison(expr, Operator::Eq, schema),
-            BinaryOperator::NotEq => self.comparison(expr, Operator::NotEq, schema),
+            BinaryOperator::NotEq => match self.comparison(expr, Operator::Eq, schema)? {
+                // As NOT of equality, so that what compares by a function needs no second one.
+                PlannerResult::Planned(Expr::BinaryExpr(BinaryExpr { left, right, .. })) => {
+                    Ok(PlannerResult::Planned(binary(*left, Operator::NotEq, *right)))
+                }
+                PlannerResult::Planned(equal) => Ok(PlannerResult::Planned(Expr::Not(Box::new(equal)))),
+                original => Ok(original),
+            },
             BinaryOperator::Lt => self.comparison(expr, Operator::Lt, schema),
             BinaryOperator::LtEq => self.comparison(expr, Operator::LtEq, schema),
             BinaryOperator::Gt => self.comparison(expr, Operator::Gt, schema),
@@ -199,37 +204,38 @@ impl ExprPlanner for DorisOperators {
             BinaryOperator::Spaceship => self.comparison(expr, Operator::IsNotDistinctFrom, schema),
             BinaryOperator::And | BinaryOperator::Or => {
                 let op = if matches!(expr.op, BinaryOperator::And) { Operator::And } else { Operator::Or };
-                let truth = |e: Expr| -> Result<Expr> {
-                    let t = e.get_type(schema)?;
-                    Ok(if matches!(t, DataType::Boolean | DataType::Null) {
-                        e
-                    } else {
-                        self.cast_to(e, &DorisType::Boolean)
-                    })
-                };
-                let planned = binary(truth(expr.left)?, op, truth(expr.right)?);
-                Ok(PlannerResult::Planned(planned))
+                let (left, right) = (self.truth(expr.left, schema)?, self.truth(expr.right, schema)?);
+                Ok(PlannerResult::Planned(binary(left, op, right)))
             }
             // `||` under PIPES_AS_CONCAT; NULL when a side is NULL.
             BinaryOperator::StringConcat => {
-                let (left, right) =
-                    (self.cast_to(expr.left, &DorisType::String), self.cast_to(expr.right, &DorisType::String));
-                Ok(PlannerResult::Planned(binary(left, Operator::StringConcat, right)))
-            }
-            BinaryOperator::BitwiseAnd | BinaryOperator::BitwiseOr | BinaryOperator::BitwiseXor => {
-                Ok(PlannerResult::Original(expr))
+                Ok(PlannerResult::Planned(self.call("concat", vec![expr.left, expr.right])?))
             }
             other => plan_err!("the sandbox does not implement operator {other}"),
         }
     }
-}
 
-/// The planner with the functions it calls.
-pub(super) fn operators() -> DorisOperators {
-    DorisOperators {
-        cast: Arc::new(udf::cast()),
-        divide: Arc::new(udf::arithmetic(udf::Arithmetic::Divide)),
-        modulo: Arc::new(udf::arithmetic(udf::Arithmetic::Modulo)),
-        int_divide: Arc::new(udf::arithmetic(udf::Arithmetic::IntDivide)),
+    fn plan_field_access(&self, expr: RawFieldAccessExpr, _: &DFSchema) -> Result<PlannerResult<RawFieldAccessExpr>> {
+        let key = match expr.field_access {
+            GetFieldAccess::NamedStructField { name } => lit(name),
+            GetFieldAccess::ListIndex { key } => *key,
+            GetFieldAccess::ListRange { .. } => {
+                return plan_err!("the sandbox does not implement slices in brackets, use array_slice");
+            }
+        };
+        Ok(PlannerResult::Planned(self.call("element_at", vec![expr.expr, key])?))
+    }
+
+    fn plan_array_literal(&self, exprs: Vec<Expr>, _: &DFSchema) -> Result<PlannerResult<Vec<Expr>>> {
+        Ok(PlannerResult::Planned(self.call("array", exprs)?))
+    }
+
+    fn plan_dictionary_literal(
+        &self,
+        expr: RawDictionaryExpr,
+        _: &DFSchema,
+    ) -> Result<PlannerResult<RawDictionaryExpr>> {
+        let pairs = expr.keys.into_iter().zip(expr.values).flat_map(|(key, value)| [key, value]);
+        Ok(PlannerResult::Planned(self.call("map", pairs.collect())?))
     }
 }

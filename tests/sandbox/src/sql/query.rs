@@ -93,7 +93,7 @@ pub(super) async fn run(
     }
     let origin = prepared.origin;
     let stream = prepared.stream().await?;
-    output::to_result(stream, origin, session.engine.profile(), session.variables.zone())
+    output::to_result(stream, origin, session.engine.profile(), session.variables.zone(), session.protocol())
 }
 
 /// Names and types of the columns that a query gives; empty for other statements.

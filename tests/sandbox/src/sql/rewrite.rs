@@ -1,21 +1,25 @@
-//! The parsed query, rewritten so that DataFusion's planner gives it Doris's meaning.
+//! The parsed query, rewritten so that the executor's planner gives it Doris's meaning.
+
+mod ast;
+mod calls;
+mod exprs;
+mod size;
 
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CaseWhen, DataType as SqlType, ExceptSelectItem, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArgumentList, FunctionArguments, Ident, ObjectName, Query, Select, SelectItem,
-    SelectItemQualifiedWildcardKind, SetExpr, TableFactor, UnaryOperator, Value, VisitMut, VisitorMut,
-    WildcardAdditionalOptions,
+    ExceptSelectItem, Expr, GroupByExpr, Ident, LimitClause, ObjectName, OrderByKind, Query, Select, SelectItem,
+    SelectItemQualifiedWildcardKind, SetExpr, TableFactor, VisitMut, VisitorMut, WildcardAdditionalOptions,
 };
 
-use super::functions::direct;
+use self::ast::{ident, restore_number};
 use crate::error::SqlError;
-use crate::types::{DorisType, SessionZone, parse_datetime, parse_type};
 
 /// Marks the suffix that keeps equal labels apart until the output.
 pub(super) const LABEL_MARK: char = '\u{1}';
+/// Marks the label of an expression that has no alias.
+pub(super) const ANONYMOUS_MARK: char = '\u{2}';
 
 /// What a session puts in for functions without arguments.
 #[derive(Debug, Clone)]
@@ -26,6 +30,12 @@ pub(super) struct Facts {
     pub(super) version: String,
     /// Wall clock, with six digits of fraction.
     pub(super) now: String,
+    /// `LIKE ... ESCAPE` is known to the build.
+    pub(super) like_escape: bool,
+    /// Seconds since the epoch.
+    pub(super) epoch_seconds: i64,
+    /// Wall clock in UTC, with six digits of fraction.
+    pub(super) utc_now: String,
 }
 
 /// Rewrites expressions; the first refusal ends the visit.
@@ -43,67 +53,6 @@ pub(super) struct Rewriter<'a> {
     depth: usize,
 }
 
-fn ident(name: &str) -> Ident {
-    Ident::with_quote('`', name)
-}
-
-fn call(name: &str, args: Vec<Expr>) -> Expr {
-    let args = args.into_iter().map(|e| FunctionArg::Unnamed(FunctionArgExpr::Expr(e))).collect();
-    Expr::Function(Function {
-        name: ObjectName::from(vec![Ident::new(name)]),
-        uses_odbc_syntax: false,
-        parameters: FunctionArguments::None,
-        args: FunctionArguments::List(FunctionArgumentList { duplicate_treatment: None, args, clauses: vec![] }),
-        filter: None,
-        null_treatment: None,
-        over: None,
-        within_group: vec![],
-    })
-}
-
-fn text(value: impl Into<String>) -> Expr {
-    Expr::value(Value::SingleQuotedString(value.into()))
-}
-
-fn number(value: impl ToString) -> Expr {
-    Expr::value(Value::Number(value.to_string(), false))
-}
-
-fn cast(expr: Expr, ty: &str) -> Expr {
-    call("__doris_cast", vec![expr, text(ty)])
-}
-
-fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
-    Expr::Nested(Box::new(Expr::BinaryOp { left: Box::new(left), op, right: Box::new(right) }))
-}
-
-/// A tree of ORs of logarithmic depth.
-fn balanced_or(mut terms: Vec<Expr>) -> Expr {
-    while terms.len() > 1 {
-        let mut next = Vec::with_capacity(terms.len().div_ceil(2));
-        let mut rest = terms.into_iter();
-        while let Some(left) = rest.next() {
-            next.push(match rest.next() {
-                Some(right) => binary(left, BinaryOperator::Or, right),
-                None => left,
-            });
-        }
-        terms = next;
-    }
-    terms.pop().unwrap_or_else(|| Expr::value(Value::Boolean(false)))
-}
-
-/// Type text of CAST as the Doris parser reads it.
-fn type_text(data_type: &SqlType) -> Result<DorisType, SqlError> {
-    let printed = match data_type {
-        SqlType::SignedInteger | SqlType::Signed => "BIGINT".to_owned(),
-        SqlType::Character(_) | SqlType::Char(None) => "VARCHAR(65533)".to_owned(),
-        SqlType::Timestamp(precision, _) => format!("DATETIME({})", precision.unwrap_or(0)),
-        other => other.to_string(),
-    };
-    parse_type(&printed).map_err(SqlError::detail)
-}
-
 impl<'a> Rewriter<'a> {
     pub(super) fn new(
         names: HashMap<String, String>,
@@ -116,6 +65,7 @@ impl<'a> Rewriter<'a> {
 
     /// Applies everything to a query.
     pub(super) fn rewrite(&mut self, query: &mut Query) -> Result<(), SqlError> {
+        size::check_query(query)?;
         label_outputs(&mut query.body);
         match query.visit(self) {
             ControlFlow::Break(error) => Err(error),
@@ -134,6 +84,15 @@ impl<'a> Rewriter<'a> {
         }
     }
 
+    /// Applies everything to an expression outside a query.
+    pub(super) fn rewrite_expr(&mut self, expr: &mut Expr) -> Result<(), SqlError> {
+        size::check_expr(expr)?;
+        match expr.visit(self) {
+            ControlFlow::Break(error) => Err(error),
+            ControlFlow::Continue(()) => Ok(()),
+        }
+    }
+
     fn spell(&self, name: &mut Ident) {
         if self.spellings.contains(&name.value) {
             return;
@@ -141,232 +100,6 @@ impl<'a> Rewriter<'a> {
         if let Some(spelling) = self.names.get(&name.value.to_lowercase()) {
             name.value.clone_from(spelling);
         }
-    }
-
-    fn function(&mut self, function: &mut Function) -> Result<Option<Expr>, SqlError> {
-        let name = function.name.to_string().replace('`', "").to_lowercase();
-        if name.starts_with("__doris_") {
-            return Ok(None);
-        }
-        let mut args: Vec<Expr> = match &function.args {
-            FunctionArguments::List(list) => list
-                .args
-                .iter()
-                .filter_map(|arg| match arg {
-                    FunctionArg::Unnamed(FunctionArgExpr::Expr(e)) => Some(e.clone()),
-                    _ => None,
-                })
-                .collect(),
-            _ => Vec::new(),
-        };
-        let arity = |n: usize| {
-            if args.len() == n {
-                Ok(())
-            } else {
-                Err(SqlError::detail(format!("Can not found function '{name}' which has {} arity", args.len())))
-            }
-        };
-        let facts = self.facts;
-        let constant = match name.as_str() {
-            "database" | "schema" => Some(text(facts.database.clone().unwrap_or_default())),
-            "version" => Some(text(facts.version.clone())),
-            "connection_id" => Some(number(facts.connection_id)),
-            "user" | "current_user" | "session_user" => Some(text(format!("'{}'@'%'", facts.user))),
-            "current_catalog" => Some(text("internal")),
-            _ => None,
-        };
-        if let Some(constant) = constant {
-            self.session_function = true;
-            return Ok(Some(constant));
-        }
-        let swapped = |mut args: Vec<Expr>| {
-            args.reverse();
-            args
-        };
-        Ok(Some(match name.as_str() {
-            "now" | "current_timestamp" | "localtime" | "localtimestamp" => {
-                let digits = match args.first() {
-                    Some(e) => e
-                        .to_string()
-                        .parse::<u8>()
-                        .ok()
-                        .filter(|d| *d <= 6)
-                        .ok_or_else(|| SqlError::detail(format!("{name} takes a precision of 0 to 6")))?,
-                    None => 0,
-                };
-                let end = if digits == 0 { 19 } else { 20 + usize::from(digits) };
-                cast(text(&facts.now[..end]), &format!("DATETIME({digits})"))
-            }
-            "curdate" | "current_date" => cast(text(&facts.now[..10]), "DATE"),
-            "instr" => {
-                arity(2)?;
-                call("strpos", args)
-            }
-            "locate" => {
-                arity(2)?;
-                call("strpos", swapped(args))
-            }
-            "date_trunc" => {
-                arity(2)?;
-                call("date_trunc", swapped(args))
-            }
-            "substr" | "substring" | "mid" => call("__doris_substr", args),
-            "from_unixtime" => call("__doris_from_unixtime", args),
-            "unix_timestamp" => {
-                arity(1)?;
-                call("__doris_unix_timestamp", args)
-            }
-            "date_format" => {
-                arity(2)?;
-                call("__doris_date_format", args)
-            }
-            "date" | "to_date" => {
-                arity(1)?;
-                cast(args.swap_remove(0), "DATE")
-            }
-            "year" | "month" | "day" | "dayofmonth" | "hour" | "minute" | "second" => {
-                arity(1)?;
-                let part = if name == "dayofmonth" { "day" } else { name.as_str() };
-                let ty = if part == "year" { "SMALLINT" } else { "TINYINT" };
-                cast(call("date_part", vec![text(part), cast(args.swap_remove(0), "DATETIME(6)")]), ty)
-            }
-            "if" => {
-                arity(3)?;
-                let (otherwise, then, condition) = (args.swap_remove(2), args.swap_remove(1), args.swap_remove(0));
-                Expr::Case {
-                    case_token: datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken::empty(),
-                    end_token: datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken::empty(),
-                    operand: None,
-                    conditions: vec![CaseWhen { condition, result: then }],
-                    else_result: Some(Box::new(otherwise)),
-                }
-            }
-            "array" => call("make_array", args),
-            "named_struct" => call("named_struct", args),
-            "concat" => {
-                // NULL as soon as one argument is NULL.
-                let nulls = args.iter().cloned().map(|e| Expr::IsNull(Box::new(e)));
-                let Some(any) = nulls.reduce(|a, b| binary(a, BinaryOperator::Or, b)) else {
-                    return Err(SqlError::detail("Can not found function 'concat' which has 0 arity"));
-                };
-                let texts = args.into_iter().map(|e| cast(e, "STRING")).collect();
-                Expr::Case {
-                    case_token: datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken::empty(),
-                    end_token: datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken::empty(),
-                    operand: None,
-                    conditions: vec![CaseWhen { condition: any, result: Expr::value(Value::Null) }],
-                    else_result: Some(Box::new(call("concat", texts))),
-                }
-            }
-            "sum" | "avg" => {
-                arity(1)?;
-                let input = call(if name == "sum" { "__doris_sum_input" } else { "__doris_avg_input" }, args);
-                set_args(function, vec![input]);
-                function.name = ObjectName::from(vec![Ident::new(&name)]);
-                return Ok(None);
-            }
-            "group_concat" => {
-                let separator = if args.len() > 1 { args.swap_remove(1) } else { text(", ") };
-                let value =
-                    args.into_iter().next().ok_or_else(|| SqlError::detail("group_concat needs an argument"))?;
-                set_args(function, vec![cast(value, "STRING"), separator]);
-                function.name = ObjectName::from(vec![Ident::new("string_agg")]);
-                return Ok(None);
-            }
-            _ => match direct(&name) {
-                Some(target) => {
-                    function.name = ObjectName::from(vec![Ident::new(target)]);
-                    return Ok(None);
-                }
-                None => return Err(SqlError::detail(format!("Can not found function '{name}'"))),
-            },
-        }))
-    }
-
-    fn expr(&mut self, expr: &mut Expr) -> Result<(), SqlError> {
-        let placeholder = || Expr::value(Value::Null);
-        match expr {
-            Expr::Identifier(name) => self.spell(name),
-            Expr::CompoundIdentifier(parts) => {
-                if let Some(last) = parts.last_mut() {
-                    self.spell(last);
-                }
-            }
-            Expr::Function(function) => {
-                if let Some(replaced) = self.function(function)? {
-                    *expr = replaced;
-                }
-            }
-            Expr::Cast { expr: inner, data_type, .. } => {
-                let ty = type_text(data_type)?;
-                let inner = std::mem::replace(inner.as_mut(), placeholder());
-                *expr = cast(inner, &ty.to_string());
-            }
-            Expr::Convert { .. } => return Err(SqlError::not_served("CONVERT")),
-            Expr::TypedString(typed) => {
-                let value = typed.value.value.clone().into_string().unwrap_or_default();
-                let date = matches!(typed.data_type, SqlType::Date);
-                if parse_datetime(&value, 6, &SessionZone::UTC).is_none() {
-                    return Err(SqlError::detail(format!("date/datetime literal [{value}] is invalid")));
-                }
-                let digits = value.rsplit_once('.').map_or(0, |(_, f)| f.len().min(6));
-                *expr = cast(text(value), &if date { "DATE".to_owned() } else { format!("DATETIME({digits})") });
-            }
-            Expr::Between { expr: inner, negated, low, high } => {
-                let value = std::mem::replace(inner.as_mut(), placeholder());
-                let low = std::mem::replace(low.as_mut(), placeholder());
-                let high = std::mem::replace(high.as_mut(), placeholder());
-                let inside = binary(
-                    binary(value.clone(), BinaryOperator::GtEq, low),
-                    BinaryOperator::And,
-                    binary(value, BinaryOperator::LtEq, high),
-                );
-                *expr = if *negated {
-                    Expr::Nested(Box::new(Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(inside) }))
-                } else {
-                    inside
-                };
-            }
-            Expr::InList { expr: inner, list, negated } => {
-                // Each comparison converts as `=` does; bare numbers need no conversion.
-                let bare = |e: &Expr| matches!(e, Expr::Value(v) if matches!(v.value, Value::Number(..)));
-                if list.iter().all(bare) || list.is_empty() {
-                    return Ok(());
-                }
-                let value = std::mem::replace(inner.as_mut(), placeholder());
-                let equal = |item: Expr| binary(value.clone(), BinaryOperator::Eq, item);
-                let any = balanced_or(std::mem::take(list).into_iter().map(equal).collect());
-                *expr = if *negated {
-                    Expr::Nested(Box::new(Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(any) }))
-                } else {
-                    any
-                };
-            }
-            Expr::RLike { negated, expr: inner, pattern, .. } => {
-                let value = std::mem::replace(inner.as_mut(), placeholder());
-                let pattern = std::mem::replace(pattern.as_mut(), placeholder());
-                let found = call("regexp_like", vec![value, pattern]);
-                *expr = if *negated {
-                    Expr::Nested(Box::new(Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(found) }))
-                } else {
-                    found
-                };
-            }
-            Expr::Substring { expr: inner, substring_from, substring_for, .. } => {
-                let value = std::mem::replace(inner.as_mut(), placeholder());
-                let mut args = vec![value];
-                args.push(substring_from.take().map_or_else(|| number(1), |e| *e));
-                if let Some(length) = substring_for.take() {
-                    args.push(*length);
-                }
-                *expr = call("__doris_substr", args);
-            }
-            Expr::ILike { .. } | Expr::SimilarTo { .. } | Expr::IsDistinctFrom(..) | Expr::IsNotDistinctFrom(..) => {
-                return Err(SqlError::syntax(format!("mismatched input at `{expr}`")));
-            }
-            _ => {}
-        }
-        Ok(())
     }
 
     fn wildcard(&self, select: &mut Select) {
@@ -406,16 +139,6 @@ impl<'a> Rewriter<'a> {
     }
 }
 
-fn set_args(function: &mut Function, values: Vec<Expr>) {
-    let args = values.into_iter().map(|e| FunctionArg::Unnamed(FunctionArgExpr::Expr(e))).collect();
-    match &mut function.args {
-        FunctionArguments::List(list) => list.args = args,
-        other => {
-            *other = FunctionArguments::List(FunctionArgumentList { duplicate_treatment: None, args, clauses: vec![] });
-        }
-    }
-}
-
 /// A name without quotes, parts joined by dots.
 pub(super) fn plain_name(name: &ObjectName) -> String {
     let parts: Vec<String> = name.0.iter().filter_map(|p| p.as_ident().map(|i| i.value.clone())).collect();
@@ -430,11 +153,6 @@ impl VisitorMut for Rewriter<'_> {
         ControlFlow::Continue(())
     }
 
-    fn post_visit_query(&mut self, _query: &mut Query) -> ControlFlow<SqlError> {
-        self.depth -= 1;
-        ControlFlow::Continue(())
-    }
-
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<SqlError> {
         for item in &mut select.projection {
             if let SelectItem::ExprWithAlias { alias, .. } = item {
@@ -445,6 +163,45 @@ impl VisitorMut for Rewriter<'_> {
         ControlFlow::Continue(())
     }
 
+    fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<SqlError> {
+        // Numbers are positions here.
+        if let GroupByExpr::Expressions(exprs, _) = &mut select.group_by {
+            exprs.iter_mut().for_each(restore_number);
+        }
+        for condition in [&mut select.selection, &mut select.having].into_iter().flatten() {
+            ast::make_truth(condition);
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<SqlError> {
+        self.depth -= 1;
+        if let Some(order_by) = &mut query.order_by
+            && let OrderByKind::Expressions(exprs) = &mut order_by.kind
+        {
+            exprs.iter_mut().for_each(|by| restore_number(&mut by.expr));
+        }
+        match &mut query.limit_clause {
+            Some(LimitClause::LimitOffset { limit, offset, .. }) => {
+                limit.iter_mut().for_each(restore_number);
+                offset.iter_mut().for_each(|offset| restore_number(&mut offset.value));
+            }
+            Some(LimitClause::OffsetCommaLimit { offset, limit }) => {
+                restore_number(offset);
+                restore_number(limit);
+            }
+            None => {}
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
+        match self.before(expr) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => ControlFlow::Break(error),
+        }
+    }
+
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
         match self.expr(expr) {
             Ok(()) => ControlFlow::Continue(()),
@@ -453,7 +210,7 @@ impl VisitorMut for Rewriter<'_> {
     }
 }
 
-/// Labels unnamed outputs with their text, keeps equal labels apart, and gives bare integer literals their smallest type.
+/// Labels unnamed outputs with their text and keeps equal labels apart.
 fn label_outputs(body: &mut SetExpr) {
     let select = match body {
         SetExpr::Select(select) => select,
@@ -462,7 +219,7 @@ fn label_outputs(body: &mut SetExpr) {
     };
     let mut seen: HashMap<String, usize> = HashMap::new();
     for item in &mut select.projection {
-        let (mut expr, label) = match item {
+        let (expr, label) = match item {
             SelectItem::UnnamedExpr(expr) => {
                 let label = match &*expr {
                     Expr::Identifier(name) => name.value.clone(),
@@ -479,21 +236,14 @@ fn label_outputs(body: &mut SetExpr) {
         *count += 1;
         let repeated = *count > 1;
         let plain = matches!(item, SelectItem::UnnamedExpr(Expr::Identifier(_) | Expr::CompoundIdentifier(_)));
-        if let Expr::Value(value) = &expr
-            && let Value::Number(digits, _) = &value.value
-            && let Ok(value) = digits.parse::<i64>()
-        {
-            let ty = match value {
-                v if i8::try_from(v).is_ok() => "TINYINT",
-                v if i16::try_from(v).is_ok() => "SMALLINT",
-                v if i32::try_from(v).is_ok() => "INT",
-                _ => "BIGINT",
-            };
-            expr = cast(expr, ty);
-        } else if plain && !repeated {
+        let anonymous = matches!(item, SelectItem::UnnamedExpr(_)) && !plain;
+        if plain && !repeated {
             continue;
         }
-        let name = if repeated { format!("{label}{LABEL_MARK}{count}") } else { label };
+        let mut name = if repeated { format!("{label}{LABEL_MARK}{count}") } else { label };
+        if anonymous {
+            name.push(ANONYMOUS_MARK);
+        }
         *item = SelectItem::ExprWithAlias { expr, alias: ident(&name) };
     }
 }

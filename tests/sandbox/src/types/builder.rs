@@ -434,6 +434,114 @@ impl ColumnBuilder {
     }
 }
 
+impl ColumnBuilder {
+    /// Appends a value, converted where its text is a value of the type.
+    ///
+    /// # Errors
+    /// It does not fit the type; nothing was appended.
+    pub fn append_value(&mut self, value: &super::Value) -> Result<(), ValueError> {
+        use super::Value as V;
+        let unscaled = |ty: &DorisType, value: &V| -> Option<arrow::datatypes::i256> {
+            let DorisType::Decimal { precision, scale } = ty else { return None };
+            let scaled = match value {
+                V::Int(v) => super::rescale(arrow::datatypes::i256::from_i128(*v), 0, *scale)?,
+                V::Decimal(v, from) => super::rescale(*v, *from, *scale)?,
+                _ => return None,
+            };
+            let limit = super::ten_to(*precision);
+            (*precision >= 76 || (scaled < limit && scaled > limit.wrapping_neg())).then_some(scaled)
+        };
+        macro_rules! whole {
+            ($builder:expr, $value:expr) => {
+                match (*$value).try_into() {
+                    Ok(v) => $builder.append_value(v),
+                    Err(_) => return Err(ValueError { message: format!("value `{}` is out of range", $value) }),
+                }
+            };
+        }
+        match (&mut self.inner, value) {
+            (_, V::Null) => self.append_null(),
+            (Inner::Bool(b), V::Bool(v)) => b.append_value(*v),
+            (Inner::I8(b), V::Int(v)) => whole!(b, v),
+            (Inner::I16(b), V::Int(v)) => whole!(b, v),
+            (Inner::I32(b), V::Int(v)) => whole!(b, v),
+            (Inner::I64(b), V::Int(v)) => whole!(b, v),
+            (Inner::Ipv4(b), V::Int(v)) => whole!(b, v),
+            (Inner::F32(b), V::Float(v)) => b.append_value(*v as f32),
+            (Inner::F64(b), V::Float(v)) => b.append_value(*v),
+            (Inner::F64(b), V::Int(v)) => b.append_value(*v as f64),
+            (Inner::D256(b), V::Int(v)) if self.ty == DorisType::LargeInt => {
+                b.append_value(arrow::datatypes::i256::from_i128(*v));
+            }
+            (Inner::D128(b), V::Int(_) | V::Decimal(..)) => match unscaled(&self.ty, value).and_then(|v| v.to_i128()) {
+                Some(v) => b.append_value(v),
+                None => return Err(ValueError { message: format!("value is out of range of {}", self.ty) }),
+            },
+            (Inner::D256(b), V::Int(_) | V::Decimal(..)) if self.ty != DorisType::LargeInt => {
+                match unscaled(&self.ty, value) {
+                    Some(v) => b.append_value(v),
+                    None => return Err(ValueError { message: format!("value is out of range of {}", self.ty) }),
+                }
+            }
+            (Inner::Text(b), V::Text(v)) => b.append_value(v),
+            (Inner::Date(b), V::Date(v)) => b.append_value(*v),
+            (Inner::Date(b), V::DateTime(v)) => b.append_value(v.div_euclid(DAY_MICROS) as i32),
+            (Inner::Second(b), V::DateTime(v) | V::Instant(v)) => b.append_value(v.div_euclid(1_000_000)),
+            (Inner::Milli(b), V::DateTime(v) | V::Instant(v)) => b.append_value(v.div_euclid(1000)),
+            (Inner::Micro(b), V::DateTime(v) | V::Instant(v)) => b.append_value(*v),
+            (Inner::Second(b), V::Date(v)) => b.append_value(i64::from(*v) * (DAY_MICROS / 1_000_000)),
+            (Inner::Milli(b), V::Date(v)) => b.append_value(i64::from(*v) * (DAY_MICROS / 1000)),
+            (Inner::Micro(b), V::Date(v)) => b.append_value(i64::from(*v) * DAY_MICROS),
+            (Inner::Time(b), V::Time(v)) => b.append_value(*v),
+            (Inner::Bitmap(b), V::Bytes(v)) => b.append_value(v),
+            (Inner::Hll(b), V::Bytes(v)) => b.append_value(v),
+            (Inner::List { child, offsets, valid }, V::List(items)) => {
+                for item in items {
+                    if child.append_value(item).is_err() {
+                        child.append_null();
+                    }
+                }
+                offsets.push(child.len() as i32);
+                valid.push(true);
+            }
+            (Inner::Map { key, value, offsets, valid }, V::Map(entries)) => {
+                for (name, item) in entries {
+                    if !name.is_null() && key.append_value(name).is_ok() && value.append_value(item).is_err() {
+                        value.append_null();
+                    }
+                }
+                offsets.push(key.len() as i32);
+                valid.push(true);
+            }
+            (Inner::Struct { children, valid }, V::Struct(items)) if items.len() == children.len() => {
+                for (item, child) in items.iter().zip(children) {
+                    if child.append_value(item).is_err() {
+                        child.append_null();
+                    }
+                }
+                valid.push(true);
+            }
+            (_, other) => {
+                let ty = match other {
+                    V::Bool(_) => DorisType::Boolean,
+                    V::Float(_) => DorisType::Double,
+                    V::Decimal(_, scale) => DorisType::Decimal { precision: 76, scale: *scale },
+                    V::Date(_) => DorisType::Date,
+                    V::DateTime(_) => DorisType::DateTime(6),
+                    V::Time(_) => DorisType::Time(6),
+                    _ => DorisType::String,
+                };
+                let text = if ty == self.ty { None } else { other.text(&ty) };
+                return match text {
+                    Some(text) => self.append_text(&text),
+                    None => Err(ValueError { message: format!("a value of another type is no {}", self.ty) }),
+                };
+            }
+        }
+        Ok(())
+    }
+}
+
 /// The instant of a text: its zone suffix counts, without one the text is read in `zone`.
 fn instant(text: &str, precision: u8, zone: &SessionZone) -> Option<i64> {
     let micros = parse_datetime(text, precision, zone)?;

@@ -44,8 +44,16 @@ pub fn conform_in(array: &ArrayRef, ty: &DorisType, zone: &SessionZone) -> Resul
     let source = array.data_type();
     if source == &target {
         return match ty {
-            DorisType::Char(_) | DorisType::Varchar(_) | DorisType::Json | DorisType::Variant | DorisType::Ipv6 => {
-                Ok(Arc::clone(array))
+            // The texts of these must be read, whatever they were before.
+            DorisType::Json | DorisType::Variant | DorisType::Ipv6 => {
+                let mut builder = ColumnBuilder::in_zone(ty, *zone);
+                for text in array.as_string::<i32>() {
+                    match text {
+                        Some(text) if builder.append_text(text).is_ok() => {}
+                        _ => builder.append_null(),
+                    }
+                }
+                Ok(builder.finish())
             }
             DorisType::DateTime(p) if !matches!(p, 0 | 3 | 6) => Ok(truncate_fraction(array, *p)),
             _ => Ok(Arc::clone(array)),

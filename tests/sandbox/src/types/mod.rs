@@ -6,6 +6,7 @@
 pub mod bitmap;
 mod builder;
 mod cast;
+mod coerce;
 mod datetime;
 mod ddl;
 mod decimal;
@@ -14,6 +15,7 @@ mod json;
 mod nested;
 mod text;
 mod time;
+mod value;
 pub mod wire;
 mod zone;
 
@@ -32,6 +34,7 @@ pub use json::canonical as canonical_json;
 pub use nested::{Nested, parse as parse_nested};
 pub use text::{TextStyle, text_value};
 pub use time::{format_time, parse_time};
+pub use value::{Value, rescale, ten_to};
 pub use zone::SessionZone;
 
 /// Metadata key on a storage field whose Arrow type does not tell the Doris type.
@@ -493,5 +496,7 @@ pub fn datetime_unit(precision: u8) -> TimeUnit {
     }
 }
 
+#[cfg(test)]
+mod matrix;
 #[cfg(test)]
 mod tests;

@@ -31,7 +31,7 @@ fn expressions_run_over_batches() {
         ("id", "int", ["1", "NULL", "3"]),
         ("ID + 1", "bigint", ["2", "NULL", "4"]),
         ("concat(`name`, '-', id)", "string", ["a-1", "NULL", "NULL"]),
-        ("if(name = 'b', 1, 0)", "bigint", ["0", "1", "0"]),
+        ("if(name = 'b', 1, 0)", "tinyint", ["0", "1", "0"]),
         ("upper(name)", "string", ["A", "B", "NULL"]),
         ("CAST(name AS INT)", "int", ["NULL", "NULL", "NULL"]),
     ] {

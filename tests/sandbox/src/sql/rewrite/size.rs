@@ -1,0 +1,100 @@
+//! `expr_depth_limit` and `expr_children_limit`.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Query, Visit, Visitor};
+
+use super::ast::args;
+use crate::error::SqlError;
+
+/// `expr_depth_limit`
+const DEPTH: usize = 3000;
+/// `expr_children_limit`
+const CHILDREN: usize = 10_000;
+
+fn too_deep() -> SqlError {
+    SqlError::detail(format!("Exceeded the maximum depth of an expression tree ({DEPTH})."))
+}
+
+fn too_many() -> SqlError {
+    SqlError::detail(format!("Exceeded the maximum number of child expressions ({CHILDREN})."))
+}
+
+/// Counts levels while it goes down; a chain of one logical operator is one level with many children.
+#[derive(Default)]
+struct Measure {
+    /// For each open expression: whether it is a level, and the children of its chain so far.
+    open: Vec<(bool, usize)>,
+    depth: usize,
+}
+
+fn chain(expr: &Expr) -> Option<bool> {
+    match expr {
+        Expr::BinaryOp { op: BinaryOperator::And, .. } => Some(true),
+        Expr::BinaryOp { op: BinaryOperator::Or, .. } => Some(false),
+        _ => None,
+    }
+}
+
+/// Terms of a chain of ANDs or ORs.
+fn terms(expr: &Expr, kind: bool) -> usize {
+    let (mut count, mut rest) = (0, vec![expr]);
+    while let Some(next) = rest.pop() {
+        match next {
+            Expr::BinaryOp { left, right, .. } if chain(next) == Some(kind) => {
+                rest.extend([left.as_ref(), right.as_ref()])
+            }
+            _ => count += 1,
+        }
+    }
+    count
+}
+
+impl Visitor for Measure {
+    type Break = SqlError;
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<SqlError> {
+        let kind = chain(expr);
+        let inside =
+            kind.is_some() && self.open.last().is_some_and(|(_, of)| *of == 1 + usize::from(kind == Some(true)));
+        let level = !matches!(expr, Expr::Nested(_)) && !inside;
+        self.open.push((level, kind.map_or(0, |and| 1 + usize::from(and))));
+        self.depth += usize::from(level);
+        if self.depth > DEPTH {
+            return ControlFlow::Break(too_deep());
+        }
+        let children = match expr {
+            Expr::InList { list, .. } => list.len() + 1,
+            Expr::Function(function) => args(function).len(),
+            Expr::Array(array) => array.elem.len(),
+            _ => match kind.filter(|_| !inside) {
+                Some(kind) => terms(expr, kind),
+                None => 0,
+            },
+        };
+        if children > CHILDREN { ControlFlow::Break(too_many()) } else { ControlFlow::Continue(()) }
+    }
+
+    fn post_visit_expr(&mut self, _: &Expr) -> ControlFlow<SqlError> {
+        if let Some((level, _)) = self.open.pop() {
+            self.depth -= usize::from(level);
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Refuses expressions of a query that are too deep or too wide.
+pub(super) fn check_query(query: &Query) -> Result<(), SqlError> {
+    match query.visit(&mut Measure::default()) {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(()),
+    }
+}
+
+/// As [`check_query`], of one expression.
+pub(super) fn check_expr(expr: &Expr) -> Result<(), SqlError> {
+    match expr.visit(&mut Measure::default()) {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(()),
+    }
+}
