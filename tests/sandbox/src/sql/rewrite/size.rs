@@ -12,6 +12,9 @@ const DEPTH: usize = 3000;
 /// `expr_children_limit`
 const CHILDREN: usize = 10_000;
 
+/// Calls and operators within each other that the executor plans in seconds: its time grows with the third power.
+const PLANNED: usize = 200;
+
 fn too_deep() -> SqlError {
     SqlError::detail(format!("Exceeded the maximum depth of an expression tree ({DEPTH})."))
 }
@@ -23,9 +26,12 @@ fn too_many() -> SqlError {
 /// Counts levels while it goes down; a chain of one logical operator is one level with many children.
 #[derive(Default)]
 struct Measure {
-    /// For each open expression: whether it is a level, and the children of its chain so far.
-    open: Vec<(bool, usize)>,
+    /// For each open expression: whether it is a level, which logical chain it belongs to, and whether it computes.
+    open: Vec<(bool, usize, bool)>,
     depth: usize,
+    /// Calls and operators that are open, and the most there were.
+    computing: usize,
+    most: usize,
 }
 
 fn chain(expr: &Expr) -> Option<bool> {
@@ -56,10 +62,14 @@ impl Visitor for Measure {
     fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<SqlError> {
         let kind = chain(expr);
         let inside =
-            kind.is_some() && self.open.last().is_some_and(|(_, of)| *of == 1 + usize::from(kind == Some(true)));
+            kind.is_some() && self.open.last().is_some_and(|(_, of, _)| *of == 1 + usize::from(kind == Some(true)));
         let level = !matches!(expr, Expr::Nested(_)) && !inside;
-        self.open.push((level, kind.map_or(0, |and| 1 + usize::from(and))));
+        let computes = kind.is_none()
+            && matches!(expr, Expr::Function(_) | Expr::BinaryOp { .. } | Expr::Cast { .. } | Expr::Case { .. });
+        self.open.push((level, kind.map_or(0, |and| 1 + usize::from(and)), computes));
         self.depth += usize::from(level);
+        self.computing += usize::from(computes);
+        self.most = self.most.max(self.computing);
         if self.depth > DEPTH {
             return ControlFlow::Break(too_deep());
         }
@@ -76,25 +86,31 @@ impl Visitor for Measure {
     }
 
     fn post_visit_expr(&mut self, _: &Expr) -> ControlFlow<SqlError> {
-        if let Some((level, _)) = self.open.pop() {
+        if let Some((level, _, computes)) = self.open.pop() {
             self.depth -= usize::from(level);
+            self.computing -= usize::from(computes);
         }
         ControlFlow::Continue(())
     }
 }
 
-/// Refuses expressions of a query that are too deep or too wide.
-pub(super) fn check_query(query: &Query) -> Result<(), SqlError> {
-    match query.visit(&mut Measure::default()) {
+fn check(tree: &impl Visit) -> Result<(), SqlError> {
+    let mut measure = Measure::default();
+    match tree.visit(&mut measure) {
         ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) if measure.most > PLANNED => Err(SqlError::not_served(format!(
+            "more than {PLANNED} calls and operators within each other (expr_depth_limit is {DEPTH})"
+        ))),
         ControlFlow::Continue(()) => Ok(()),
     }
 }
 
+/// Refuses expressions of a query that are too deep or too wide.
+pub(super) fn check_query(query: &Query) -> Result<(), SqlError> {
+    check(query)
+}
+
 /// As [`check_query`], of one expression.
 pub(super) fn check_expr(expr: &Expr) -> Result<(), SqlError> {
-    match expr.visit(&mut Measure::default()) {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(()),
-    }
+    check(expr)
 }
