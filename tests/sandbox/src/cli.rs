@@ -6,8 +6,11 @@ use std::path::PathBuf;
 use serde_json::json;
 
 use crate::engine::Profile;
+use crate::faults::NodeId;
 use crate::flight::FlightArgs;
+use crate::nodes::NodeHandle;
 use crate::sandbox::{Sandbox, StartError};
+use crate::tls::Tls;
 
 /// Arguments of a sandbox.
 #[derive(Debug, Clone, clap::Args)]
@@ -18,9 +21,18 @@ pub struct SandboxArgs {
     /// Host that redirects and Flight endpoints name; default: the host listened on.
     #[arg(long)]
     pub public_host: Option<String>,
+    /// Number of FEs; the first is the master. Ports given are those of the first one.
+    #[arg(long, default_value_t = 1)]
+    pub frontends: usize,
+    /// Number of BEs. Ports given are those of the first one.
+    #[arg(long, default_value_t = 1)]
+    pub backends: usize,
     /// HTTP port of the FE, 0 for any free one.
     #[arg(long, default_value_t = 0)]
     pub http_port: u16,
+    /// HTTP port with TLS of the FE, 0 for any free one.
+    #[arg(long, default_value_t = 0)]
+    pub https_port: u16,
     /// HTTP port of the BE, 0 for any free one.
     #[arg(long, default_value_t = 0)]
     pub be_http_port: u16,
@@ -33,6 +45,15 @@ pub struct SandboxArgs {
     /// Arrow Flight SQL port of the BE, 0 for any free one.
     #[arg(long, default_value_t = 0)]
     pub be_flight_port: u16,
+    /// Port of the admin endpoint, 0 for any free one; without this it is not served.
+    #[arg(long)]
+    pub admin_port: Option<u16>,
+    /// Servers that speak TLS, as a list of http, be-http, mysql, mysql-required, flight, or all.
+    #[arg(long, value_name = "LIST")]
+    pub tls: Option<Tls>,
+    /// File to write the certificate of the TLS authority to.
+    #[arg(long, value_name = "FILE", requires = "tls")]
+    pub tls_ca_out: Option<PathBuf>,
     /// Name of the administrator.
     #[arg(long, default_value = "root")]
     pub user: String,
@@ -61,6 +82,14 @@ pub enum CliError {
         /// Reason.
         source: io::Error,
     },
+    /// The certificate of the TLS authority cannot be written.
+    #[error("cannot write the certificate {path}: {source}")]
+    WriteCertificate {
+        /// The file.
+        path: PathBuf,
+        /// Reason.
+        source: io::Error,
+    },
     /// The sandbox did not start.
     #[error(transparent)]
     Start(#[from] StartError),
@@ -70,14 +99,26 @@ pub enum CliError {
 }
 
 impl SandboxArgs {
+    #[cfg(test)]
+    pub(crate) fn parse_from_list(list: &[&str]) -> Self {
+        use clap::{Args, FromArgMatches};
+        let command = Self::augment_args(clap::Command::new("doris-sandbox"));
+        let matches = command.get_matches_from(std::iter::once(&"doris-sandbox").chain(list));
+        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    }
+
     /// Starts a sandbox with these arguments.
     ///
     /// # Errors
-    /// The seed cannot be read or fails, or a port is taken.
+    /// The seed cannot be read or fails, a port is taken, or the certificate cannot be written.
     pub async fn start(&self) -> Result<Sandbox, CliError> {
         let mut builder = Sandbox::builder()
             .host(&self.host)
+            .frontends(self.frontends)
+            .backends(self.backends)
+            .tls(self.tls.unwrap_or_default())
             .http_port(self.http_port)
+            .https_port(self.https_port)
             .be_http_port(self.be_http_port)
             .mysql_port(self.mysql_port)
             .flight_port(self.flight_port)
@@ -95,7 +136,16 @@ impl SandboxArgs {
                 .map_err(|source| CliError::ReadSeed { path: path.clone(), source })?;
             builder = builder.seed_sql(seed);
         }
-        Ok(builder.start().await?)
+        if let Some(port) = self.admin_port {
+            builder = builder.admin_port(port);
+        }
+        let sandbox = builder.start().await?;
+        if let (Some(path), Some(pem)) = (&self.tls_ca_out, sandbox.ca_pem()) {
+            tokio::fs::write(path, pem)
+                .await
+                .map_err(|source| CliError::WriteCertificate { path: path.clone(), source })?;
+        }
+        Ok(sandbox)
     }
 
     /// Runs a sandbox until SIGINT or SIGTERM: prints one JSON line with all addresses when it is ready.
@@ -114,10 +164,10 @@ impl SandboxArgs {
     }
 }
 
-/// All addresses as one JSON object; the password stays out.
+/// All addresses as one JSON object, the ones of the first nodes on the top level; the password stays out.
 fn ready_line(sandbox: &Sandbox, user: &str) -> String {
     let a = sandbox.addresses();
-    json!({
+    let mut line = json!({
         "fenodes": sandbox.fenodes(),
         "benodes": sandbox.benodes(),
         "jdbc_url": sandbox.jdbc_url(),
@@ -127,8 +177,33 @@ fn ready_line(sandbox: &Sandbox, user: &str) -> String {
         "fe_flight": a.fe_flight.to_string(),
         "be_flight": a.be_flight.to_string(),
         "user": user,
-    })
-    .to_string()
+        "nodes": sandbox.handles().iter().map(node).collect::<Vec<_>>(),
+    });
+    if let Some(https) = a.fe_https {
+        line["fe_https"] = https.to_string().into();
+    }
+    if let Some(admin) = sandbox.admin_address() {
+        line["admin"] = admin.to_string().into();
+    }
+    line.to_string()
+}
+
+fn node(node: &NodeHandle) -> serde_json::Value {
+    let a = node.addresses();
+    match node.id() {
+        NodeId::Fe(_) => json!({
+            "node": node.id().to_string(),
+            "http": a.fe_http.to_string(),
+            "https": a.fe_https.map(|https| https.to_string()),
+            "mysql": a.mysql.to_string(),
+            "flight": a.fe_flight.to_string(),
+        }),
+        NodeId::Be(_) => json!({
+            "node": node.id().to_string(),
+            "http": a.be_http.to_string(),
+            "flight": a.be_flight.to_string(),
+        }),
+    }
 }
 
 /// The signals that stop a sandbox, listened to before it starts.

@@ -4,7 +4,6 @@ mod loads;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -15,10 +14,12 @@ use parking_lot::{Mutex, RwLock};
 
 pub use crate::changelog::IncrFailure;
 use crate::changelog::{IncrFailures, Streams, Tso};
+pub use crate::clock::{Clock, ManualClock, SystemClock};
 use crate::connections::ConnectionPool;
 use crate::error::SqlError;
 use crate::flight::FlightConfig;
 use crate::processes::Processes;
+pub use crate::profile::Profile;
 use crate::queries::{ActiveQueries, ActiveQuery};
 use crate::session::Session;
 use crate::sql::Globals;
@@ -30,109 +31,6 @@ use crate::txn::{Publisher, TxnManager};
 use crate::types::DorisType;
 pub use crate::users::Privilege;
 use crate::users::Users;
-
-/// The Doris build the sandbox imitates.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub enum Profile {
-    /// 2.1: the oldest line served.
-    V2_1,
-    /// 3.1.
-    V3_1,
-    /// 4.0: the last line with zone-tagged DATETIME over Arrow.
-    V4_0,
-    /// 5.0 with row binlog (`binlog.*` names, windows `(start, end]`).
-    V5_0Binlog,
-    /// 5.0 after the rename to changelog (`changelog.*` names, windows `[start, end)`).
-    #[default]
-    V5_0Changelog,
-}
-
-impl Profile {
-    /// DATETIME travels without zone over Arrow.
-    pub fn naive_datetime(self) -> bool {
-        self == Self::V5_0Changelog
-    }
-
-    /// Row changes can be recorded.
-    pub fn has_changes(self) -> bool {
-        self >= Self::V5_0Binlog
-    }
-
-    /// The version text of `SHOW FRONTENDS` and `version_comment`.
-    pub fn version(self) -> &'static str {
-        match self {
-            Self::V2_1 => "doris-2.1.10",
-            Self::V3_1 => "doris-3.1.2",
-            Self::V4_0 => "doris-4.0.1",
-            Self::V5_0Binlog | Self::V5_0Changelog => "doris-5.0.0",
-        }
-    }
-}
-
-impl FromStr for Profile {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "2.1" => Ok(Self::V2_1),
-            "3.1" => Ok(Self::V3_1),
-            "4.0" => Ok(Self::V4_0),
-            "5.0-binlog" => Ok(Self::V5_0Binlog),
-            "5.0-changelog" => Ok(Self::V5_0Changelog),
-            other => Err(format!("unknown profile `{other}`, use 2.1, 3.1, 4.0, 5.0-binlog or 5.0-changelog")),
-        }
-    }
-}
-
-impl fmt::Display for Profile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::V2_1 => "2.1",
-            Self::V3_1 => "3.1",
-            Self::V4_0 => "4.0",
-            Self::V5_0Binlog => "5.0-binlog",
-            Self::V5_0Changelog => "5.0-changelog",
-        })
-    }
-}
-
-/// Where the engine reads the time; tests inject a clock they move by hand.
-pub trait Clock: Send + Sync + fmt::Debug {
-    /// Milliseconds since the Unix epoch.
-    fn now_ms(&self) -> i64;
-}
-
-/// The clock of the machine.
-#[derive(Debug, Default)]
-pub struct SystemClock;
-
-impl Clock for SystemClock {
-    fn now_ms(&self) -> i64 {
-        chrono::Utc::now().timestamp_millis()
-    }
-}
-
-/// A clock that stands still until it is moved.
-#[derive(Debug)]
-pub struct ManualClock(std::sync::atomic::AtomicI64);
-
-impl ManualClock {
-    /// A clock that shows `now_ms`.
-    pub fn new(now_ms: i64) -> Self {
-        Self(std::sync::atomic::AtomicI64::new(now_ms))
-    }
-
-    /// Moves the clock by `ms` (negative: back).
-    pub fn advance(&self, ms: i64) {
-        self.0.fetch_add(ms, Ordering::SeqCst);
-    }
-}
-
-impl Clock for ManualClock {
-    fn now_ms(&self) -> i64 {
-        self.0.load(Ordering::SeqCst)
-    }
-}
 
 /// What an engine is made from.
 #[derive(Clone)]
@@ -201,6 +99,9 @@ impl fmt::Debug for EngineConfig {
     }
 }
 
+/// Id of the cluster.
+pub const CLUSTER_ID: i32 = 1;
+
 /// One FE or BE as SHOW FRONTENDS / SHOW BACKENDS print it. Ports not served are 0 (printed as -1 for Flight).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Node {
@@ -212,15 +113,21 @@ pub struct Node {
     pub query_port: u16,
     /// Arrow Flight SQL port.
     pub flight_port: u16,
+    /// Whether heartbeats arrive.
+    pub alive: bool,
+    /// When it started, milliseconds since the Unix epoch.
+    pub started_ms: i64,
 }
 
 /// The nodes of the cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Topology {
-    /// Frontends; the first is the master.
+    /// Frontends.
     pub frontends: Vec<Node>,
     /// Backends.
     pub backends: Vec<Node>,
+    /// Number of the master among the frontends.
+    pub master: usize,
 }
 
 /// Who opened a session.
@@ -431,6 +338,11 @@ impl Engine {
     /// The nodes as last told.
     pub fn topology(&self) -> Topology {
         self.topology.read().clone()
+    }
+
+    /// Number of the master among the frontends.
+    pub(crate) fn master(&self) -> usize {
+        self.topology.read().master
     }
 
     /// Adds a user, or replaces the password of one.

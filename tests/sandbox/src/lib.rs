@@ -6,6 +6,8 @@
 
 mod changelog;
 pub mod cli;
+mod clock;
+mod cluster;
 mod connections;
 mod deep_stack;
 pub mod engine;
@@ -16,9 +18,13 @@ mod http;
 mod load;
 mod mysql;
 mod native_password;
+mod net;
+mod nodes;
 mod processes;
+mod profile;
 mod queries;
 mod random;
+mod replicas;
 pub mod s3_endpoint;
 mod sandbox;
 pub mod session;
@@ -27,17 +33,21 @@ mod sql;
 mod storage;
 #[cfg(test)]
 mod testing;
+mod tls;
 mod txn;
 pub mod types;
 mod users;
 
+pub use cluster::NodeState;
 pub use engine::{Engine, EngineConfig, IncrFailure, Privilege, Profile};
 pub use error::{LoadError, SqlError};
 pub use faults::{Action, AppliedFault, Fault, Faults, FlightSchemaFault, NodeId, Requests, SeenRequest, Site};
 pub use flight::{FlightArgs, FlightConfig};
+pub use nodes::NodeHandle;
 pub use queries::ActiveQuery;
 pub use sandbox::{Outcome, Sandbox, SandboxBuilder, StartError};
 pub use session::Session;
 pub use shared::Addresses;
 pub use storage::{Aggregation, Column, DefaultValue, KeysType};
+pub use tls::{Tls, TlsError};
 pub use txn::{LoadTxn, TxnState};

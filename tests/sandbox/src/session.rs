@@ -22,6 +22,8 @@ pub struct Session {
     pub(crate) id: u64,
     pub(crate) user: String,
     pub(crate) client_ip: String,
+    /// Number of the FE that the client is connected to.
+    pub(crate) frontend: usize,
     protocol: Protocol,
     pub(crate) database: Option<String>,
     pub(crate) variables: Variables,
@@ -31,7 +33,6 @@ pub struct Session {
     /// The transaction that BEGIN opened.
     pub(crate) transaction: Option<Transaction>,
     pub(crate) listed: Listed,
-    follower: bool,
 }
 
 /// What SHOW LAST INSERT tells.
@@ -56,6 +57,7 @@ impl Session {
             id,
             user: user.to_owned(),
             client_ip: client_ip.to_owned(),
+            frontend: 0,
             protocol,
             database: None,
             variables,
@@ -63,23 +65,22 @@ impl Session {
             user_variables: BTreeMap::new(),
             transaction: None,
             listed,
-            follower: false,
         }
     }
 
-    /// Says that the session is on a follower, which asks the master for what only that knows.
-    pub fn set_follower(&mut self, follower: bool) {
-        self.follower = follower;
-    }
-
-    /// Whether the session is on a follower.
+    /// Whether the session is on a follower, which asks the master for what only that knows.
     pub fn is_follower(&self) -> bool {
-        self.follower
+        self.frontend != self.engine.master()
     }
 
     /// Connection id, as CONNECTION_ID() gives it.
     pub fn id(&self) -> u64 {
         self.id
+    }
+
+    /// Says which FE the client is connected to.
+    pub(crate) fn set_frontend(&mut self, frontend: usize) {
+        self.frontend = frontend;
     }
 
     /// User of the session.

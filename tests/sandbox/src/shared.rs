@@ -5,11 +5,14 @@ use std::sync::Arc;
 
 use futures::StreamExt;
 
+use crate::cluster::{Cluster, Member};
 use crate::engine::{Engine, Profile, Protocol, StatementResult};
 use crate::error::SqlError;
 use crate::faults::{NodeFaults, NodeId, NodeRequests};
 use crate::flight::{FlightResults, FlightSessions};
+use crate::http::cookie::WebSessions;
 use crate::load::{ErrorLogs, GroupCommits};
+use crate::session::Session;
 use crate::types::{TextStyle, text_value};
 
 /// Addresses of the servers.
@@ -17,6 +20,8 @@ use crate::types::{TextStyle, text_value};
 pub struct Addresses {
     /// HTTP of the FE (`http_port`).
     pub fe_http: SocketAddr,
+    /// HTTP of the FE with TLS (`https_port`), when it is served.
+    pub fe_https: Option<SocketAddr>,
     /// HTTP of the BE (`webserver_port`).
     pub be_http: SocketAddr,
     /// MySQL protocol of the FE (`query_port`).
@@ -29,6 +34,7 @@ pub struct Addresses {
 
 /// One node: what its servers need, kept over a restart.
 pub(crate) struct Shared {
+    pub cluster: Arc<Cluster>,
     pub node: NodeId,
     pub engine: Arc<Engine>,
     pub faults: NodeFaults,
@@ -38,26 +44,65 @@ pub(crate) struct Shared {
     /// The node's own addresses; those of the other side are of its first node.
     pub addresses: Addresses,
     pub error_logs: ErrorLogs,
+    /// Sessions of callers with a cookie.
+    pub web_sessions: WebSessions,
     /// Loads that wait for a shared commit, of the whole cluster.
     pub groups: Arc<GroupCommits>,
-    /// Tokens: an FE's own. A BE sees those of the first FE.
+    /// Tokens of an FE.
     pub flight_sessions: Arc<FlightSessions>,
     /// Results wait here for whichever BE is asked: a BE pulls what another one holds.
     pub flight_results: Arc<FlightResults>,
 }
 
 impl Shared {
+    /// The part of a node.
+    pub fn new(cluster: &Arc<Cluster>, member: &Member) -> Arc<Self> {
+        Arc::new(Self {
+            node: member.id,
+            engine: Arc::clone(&cluster.engine),
+            faults: cluster.faults.of(member.id),
+            requests: cluster.requests.of(member.id),
+            host: cluster.host.clone(),
+            addresses: member.addresses,
+            error_logs: ErrorLogs::default(),
+            web_sessions: WebSessions::default(),
+            groups: Arc::clone(&cluster.groups),
+            flight_sessions: Arc::clone(&member.sessions),
+            flight_results: Arc::clone(&cluster.flight_results),
+            cluster: Arc::clone(cluster),
+        })
+    }
+
+    /// The node as the others see it.
+    pub fn member(&self) -> &Member {
+        let (list, i) = match self.node {
+            NodeId::Fe(i) => (&self.cluster.frontends, i),
+            NodeId::Be(i) => (&self.cluster.backends, i),
+        };
+        &list[i]
+    }
+
     pub fn profile(&self) -> Profile {
         self.engine.config().profile
     }
 
     /// `host:port` that clients use for a server; an IPv6 host stands in brackets.
     pub fn host_port(&self, address: SocketAddr) -> String {
-        if self.host.contains(':') {
-            format!("[{}]:{}", self.host, address.port())
-        } else {
-            format!("{}:{}", self.host, address.port())
+        self.cluster.host_port(address)
+    }
+
+    /// Milliseconds since the Unix epoch on the node's own clock.
+    pub fn now_ms(&self) -> i64 {
+        self.cluster.now_ms(self.member())
+    }
+
+    /// Opens a session at this FE.
+    pub fn open_session(&self, user: &str, client: &str, protocol: Protocol) -> Session {
+        let mut session = self.engine.open_session(user, client, protocol);
+        if let NodeId::Fe(i) = self.node {
+            session.set_frontend(i);
         }
+        session
     }
 
     /// Runs a statement with rows; its column names and its rows as texts, NULL as an empty text.
@@ -67,7 +112,7 @@ impl Shared {
         client: &str,
         sql: &str,
     ) -> Result<(Vec<String>, Vec<Vec<String>>), SqlError> {
-        let mut session = self.engine.open_session(user, client, Protocol::Http);
+        let mut session = self.open_session(user, client, Protocol::Http);
         let Some(StatementResult::Rows { schema, mut stream, types, .. }) = session.execute(sql).await?.pop() else {
             return Err(SqlError::detail(format!("{sql} returned no rows")));
         };

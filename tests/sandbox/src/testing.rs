@@ -74,7 +74,7 @@ pub(crate) async fn load(
     headers: &[(&str, &str)],
     body: impl Into<reqwest::Body>,
 ) -> Value {
-    let url = format!("http://{}/api/d/{table}/_stream_load", sandbox.benodes());
+    let url = format!("http://{}/api/d/{table}/_stream_load", sandbox.backend(0).http());
     send_json(Method::PUT, url, headers, body).await
 }
 

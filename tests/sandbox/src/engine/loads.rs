@@ -14,6 +14,9 @@ impl Engine {
     /// # Errors
     /// Unknown database or table, a bad or used label, too many running transactions, columns that cannot be loaded.
     pub fn begin_load(self: &Arc<Self>, spec: LoadSpec) -> Result<LoadTxn, LoadError> {
+        if let Ok(table) = self.catalog.table(&spec.db, &spec.table) {
+            crate::replicas::check_loadable(self, &table.tablets())?;
+        }
         crate::txn::begin(self, spec)
     }
 

@@ -389,12 +389,8 @@ pub(crate) struct NodeFaults {
 }
 
 impl NodeFaults {
-    /// The action for a request, using up one of its times. The fault armed first wins.
-    pub fn take(&self, site: Site, line: &str) -> Option<Action> {
-        self.take_if(site, line, |_| true)
-    }
-
-    /// As [`Self::take`], for a point of the code that can perform some actions only.
+    /// The action for a request, using up one of its times, at a point of the code that can perform the actions that
+    /// `able` tells. The fault armed first wins.
     pub fn take_if(&self, site: Site, line: &str, able: impl Fn(&Action) -> bool) -> Option<Action> {
         self.faults.take(self.node, site, line, able)
     }
@@ -421,12 +417,6 @@ impl NodeFaults {
     /// Hook of every FE Flight call with a bearer token: whether the token is gone. `line` is `<call> <statement>`.
     pub fn token_gone(&self, line: &str) -> bool {
         self.take_if(Site::FeFlight, line, |action| matches!(action, Action::TokenGone)).is_some()
-    }
-
-    /// Hook of a commit (Stream Load, INSERT, second phase): what shall go wrong. `line` is the line of the HTTP request
-    /// or the statement.
-    pub fn commit_fault(&self, site: Site, line: &str) -> Option<Action> {
-        self.take_if(site, line, |action| matches!(action, Action::PublishTimeout | Action::FailCommit(_)))
     }
 }
 

@@ -141,7 +141,7 @@ impl FlightSqlService for Backend {
         if matches!(fault, Some(Action::RequireBearer)) {
             let value = request.metadata().get("authorization").and_then(|v| v.to_str().ok()).unwrap_or_default();
             let token = value.strip_prefix("Bearer ").unwrap_or_default();
-            if !self.shared.flight_sessions.contains(token) {
+            if !self.shared.cluster.knows_token(token) {
                 return Err(Status::unauthenticated("no bearer token"));
             }
         }

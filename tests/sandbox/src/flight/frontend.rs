@@ -31,10 +31,10 @@ use super::config::Governance;
 use super::results::{Holder, Sink};
 use super::sessions::{Command, FlightSession};
 use super::statement::{Statements, frontend_location, with_schema};
-use super::stop::Connection;
 use super::{catalog, encode, errors, gateway, once, options};
 use crate::faults::{Action as FaultAction, Site};
 use crate::http::auth::Credentials;
+use crate::net::ConnectionInfo;
 use crate::shared::Shared;
 
 /// Action that ends a session.
@@ -74,7 +74,7 @@ impl Frontend {
         if !engine.authenticate(&credentials.user, &credentials.password) {
             return Err(refused());
         }
-        let peer = request.extensions().get::<Connection>().and_then(|c| c.peer);
+        let peer = request.extensions().get::<ConnectionInfo>().map(|c| c.peer);
         let address = peer.map_or_else(|| "unknown".to_owned(), |a| a.ip().to_string());
         sessions.login(engine, &credentials.user, &address)
     }

@@ -16,8 +16,8 @@ use tonic::metadata::MetadataMap;
 use tonic::{Code, Request, Response, Status, Streaming};
 
 use super::DataStream;
-use super::stop::Connection;
 use crate::faults::{Action, RequestId, Site, StreamEnd, StreamFault};
+use crate::net::ConnectionInfo;
 use crate::shared::Shared;
 
 pub(super) struct Gateway<T> {
@@ -60,10 +60,10 @@ impl<T> Gateway<T> {
     }
 
     /// Does the work and loses the answer, if a fault asks for it: the connection breaks.
-    async fn answered<R>(&self, line: &str, connection: Option<Connection>, answer: R) -> R {
+    async fn answered<R>(&self, line: &str, connection: Option<ConnectionInfo>, answer: R) -> R {
         let lost = self.shared.faults.take_if(self.site, line, |action| matches!(action, Action::DropAnswer));
         if let (Some(_), Some(connection)) = (lost, connection) {
-            connection.cut.cancel();
+            connection.cut();
             // The call ends with its connection.
             std::future::pending::<()>().await;
         }
@@ -87,12 +87,12 @@ pub(super) fn bearer(metadata: &MetadataMap) -> Option<&str> {
     metadata.get("authorization")?.to_str().ok()?.strip_prefix("Bearer ")
 }
 
-fn connection<R>(request: &Request<R>) -> Option<Connection> {
-    request.extensions().get::<Connection>().cloned()
+fn connection<R>(request: &Request<R>) -> Option<ConnectionInfo> {
+    request.extensions().get::<ConnectionInfo>().cloned()
 }
 
 /// A stream that dies after so many batches; its first message is the schema.
-fn dying(stream: DataStream, fault: StreamFault, connection: Option<Connection>) -> DataStream {
+fn dying(stream: DataStream, fault: StreamFault, connection: Option<ConnectionInfo>) -> DataStream {
     let state = (stream, fault.batches.saturating_add(1), Some(fault.end), connection);
     Box::pin(futures::stream::unfold(state, |(mut stream, left, end, connection)| async move {
         let end = end?;
@@ -102,7 +102,7 @@ fn dying(stream: DataStream, fault: StreamFault, connection: Option<Connection>)
         }
         match (end, connection) {
             (StreamEnd::Cut, Some(connection)) => {
-                connection.cut.cancel();
+                connection.cut();
                 std::future::pending().await
             }
             (StreamEnd::Cut, None) => Some((Err(Status::unavailable("connection cut")), (stream, 0, None, None))),

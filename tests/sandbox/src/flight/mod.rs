@@ -17,7 +17,6 @@ mod replay;
 mod results;
 mod sessions;
 mod statement;
-mod stop;
 mod tokens;
 
 use std::pin::Pin;
@@ -31,9 +30,7 @@ use arrow_flight::encode::FlightDataEncoderBuilder;
 use arrow_flight::error::FlightError;
 use arrow_flight::flight_service_server::FlightServiceServer;
 use futures::{Stream, StreamExt, TryStreamExt};
-use tokio::net::TcpListener;
-use tokio_stream::wrappers::TcpListenerStream;
-use tokio_util::sync::CancellationToken;
+use tokio_rustls::TlsAcceptor;
 use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::{Service, http};
@@ -45,6 +42,7 @@ use self::gateway::Gateway;
 pub(crate) use self::results::FlightResults;
 pub(crate) use self::tokens::FlightSessions;
 use crate::faults::Site;
+use crate::net::Listener;
 use crate::shared::Shared;
 
 /// Size at which the encoder would cut a batch again; Doris does not.
@@ -60,23 +58,23 @@ const FRAME: u32 = 1 << 20;
 type DataStream = Pin<Box<dyn Stream<Item = Result<FlightData, Status>> + Send>>;
 type BatchStream = Pin<Box<dyn Stream<Item = Result<RecordBatch, Status>> + Send>>;
 
-/// Serves an FE until `stop`.
-pub(crate) async fn serve_fe(listener: TcpListener, shared: Arc<Shared>, stop: CancellationToken) {
+/// Serves an FE until the node stops.
+pub(crate) async fn serve_fe(listener: Listener, shared: Arc<Shared>, tls: Option<TlsAcceptor>) {
     let inner = frontend::Frontend::new(Arc::clone(&shared));
     let gateway = Gateway::new(inner, Arc::clone(&shared), Site::FeFlight);
     let service = FlightServiceServer::new(gateway).max_decoding_message_size(MAX_REQUEST_BYTES);
     tokio::select! {
-        () = serve(listener, service, stop) => {}
+        () = serve(listener, service, tls) => {}
         () = sweep(&shared) => {}
     }
 }
 
-/// Serves a BE until `stop`.
-pub(crate) async fn serve_be(listener: TcpListener, shared: Arc<Shared>, stop: CancellationToken) {
+/// Serves a BE until the node stops.
+pub(crate) async fn serve_be(listener: Listener, shared: Arc<Shared>, tls: Option<TlsAcceptor>) {
     let inner = backend::Backend::new(Arc::clone(&shared));
     let gateway = Gateway::new(inner, Arc::clone(&shared), Site::BeFlight);
     let service = FlightServiceServer::new(gateway).max_decoding_message_size(MAX_REQUEST_BYTES);
-    serve(listener, raw::RawReplay::new(service, shared), stop).await;
+    serve(listener, raw::RawReplay::new(service, shared), tls).await;
 }
 
 /// Ends idle connections, old tokens and results that nobody reads, also when nobody asks.
@@ -89,7 +87,7 @@ async fn sweep(shared: &Shared) {
     }
 }
 
-async fn serve<S>(listener: TcpListener, service: S, stop: CancellationToken)
+async fn serve<S>(listener: Listener, service: S, tls: Option<TlsAcceptor>)
 where
     S: Service<http::Request<Body>, Response = http::Response<Body>, Error = std::convert::Infallible>
         + NamedService
@@ -99,9 +97,9 @@ where
         + 'static,
     S::Future: Send + 'static,
 {
-    // tonic runs each connection in a task of its own: the stream itself must end them.
-    let on_stop = stop.clone();
-    let incoming = TcpListenerStream::new(listener).map_ok(move |stream| stop::Stoppable::new(stream, on_stop.clone()));
+    let stop = listener.stop();
+    // tonic runs each connection in a task of its own; it ends because its stream breaks when the node stops.
+    let incoming = Box::pin(listener.connections(tls));
     let served = Server::builder()
         .initial_stream_window_size(WINDOW)
         .initial_connection_window_size(WINDOW)

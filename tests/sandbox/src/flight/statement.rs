@@ -193,7 +193,8 @@ impl Statements<'_> {
 
     /// The backends that produce a result: one, or with parallel sinks several, the same one repeatedly if need be.
     fn place(&self, context: &Command<'_>) -> Result<Vec<(usize, Node)>, Status> {
-        let backends = self.shared.engine.topology().backends;
+        let backends = self.shared.engine.topology().backends.into_iter().enumerate();
+        let backends: Vec<(usize, Node)> = backends.filter(|(_, node)| node.alive).collect();
         if backends.is_empty() {
             return Err(self.failed(&SqlError::detail(
                 "No backend available as scan node, please check the status of your backends.",
@@ -202,12 +203,7 @@ impl Statements<'_> {
         let parallel = context.variables.is_true("enable_parallel_result_sink");
         let count = if parallel { self.shared.engine.config().flight.parallel_endpoints.max(1) } else { 1 };
         let first = self.shared.flight_results.next_backend(backends.len());
-        Ok((0..count)
-            .map(|i| {
-                let number = (first + i) % backends.len();
-                (number, backends[number].clone())
-            })
-            .collect())
+        Ok((0..count).map(|i| backends[(first + i) % backends.len()].clone()).collect())
     }
 
     fn info_of(
@@ -235,7 +231,8 @@ impl Statements<'_> {
         let config = &self.shared.engine.config().flight;
         let host = config.public_host.as_deref().unwrap_or(&node.host);
         let port = config.public_port.filter(|_| config.public_host.is_some()).unwrap_or(node.flight_port);
-        if host.contains(':') { format!("grpc+tcp://[{host}]:{port}") } else { format!("grpc+tcp://{host}:{port}") }
+        let scheme = self.shared.cluster.flight_scheme();
+        if host.contains(':') { format!("{scheme}://[{host}]:{port}") } else { format!("{scheme}://{host}:{port}") }
     }
 
     fn fault(&self, target: &str, able: impl Fn(&Action) -> bool) -> Option<Action> {
@@ -316,7 +313,7 @@ fn replay_of(context: &Command<'_>, shape: &Shape, sql: &str) -> Option<ReplayRe
 
 /// Location of the FE itself.
 pub(super) fn frontend_location(shared: &Shared) -> String {
-    format!("grpc+tcp://{}", shared.host_port(shared.addresses.fe_flight))
+    format!("{}://{}", shared.cluster.flight_scheme(), shared.host_port(shared.addresses.fe_flight))
 }
 
 pub(super) fn with_schema(schema: &Schema) -> Result<FlightInfo, Status> {

@@ -19,6 +19,8 @@ const SHOWN: usize = 4;
 /// The tokens of one FE.
 #[derive(Debug, Default)]
 pub(crate) struct FlightSessions {
+    /// Number of the FE.
+    frontend: usize,
     tokens: Mutex<Tokens>,
     changed: watch::Sender<u64>,
 }
@@ -119,6 +121,11 @@ fn limits(engine: &Engine) -> Limits {
 }
 
 impl FlightSessions {
+    /// The tokens of this FE.
+    pub fn of(frontend: usize) -> Self {
+        Self { frontend, ..Self::default() }
+    }
+
     fn tell(&self) {
         self.changed.send_modify(|n| *n += 1);
     }
@@ -144,7 +151,8 @@ impl FlightSessions {
                 .connections
                 .admit(user, true, limits(engine))
                 .map_err(|limit| Status::resource_exhausted(limit.to_string()))?;
-            let context = engine.open_session(user, address, Protocol::Flight);
+            let mut context = engine.open_session(user, address, Protocol::Flight);
+            context.set_frontend(self.frontend);
             token.session = Some(Arc::new(FlightSession::new(&name, context, slot)));
         }
         let mut tokens = self.tokens.lock();
@@ -250,7 +258,8 @@ impl FlightSessions {
                 .admit(&user, true, limits(engine))
                 .map_err(|_| Status::internal("IllegalArgumentException: Reach limit of connections"))?,
         };
-        let context = engine.open_session(&user, &address, Protocol::Flight);
+        let mut context = engine.open_session(&user, &address, Protocol::Flight);
+        context.set_frontend(self.frontend);
         let session = Arc::new(FlightSession::new(name, context, slot));
         token.session = Some(Arc::clone(&session));
         drop(tokens);

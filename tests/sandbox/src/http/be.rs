@@ -15,7 +15,8 @@ use super::auth::Credentials;
 use super::envelope::json;
 use super::fe::Ctx;
 use super::{Peer, header_text as header};
-use crate::engine::TxnRef;
+use crate::engine::{Engine, TxnRef};
+use crate::faults::{Action, Site};
 use crate::load::{self, LoadTarget};
 use crate::shared::Shared;
 
@@ -23,6 +24,7 @@ pub(super) fn router(shared: Arc<Shared>) -> Router {
     Router::new()
         .route("/", get(probe))
         .route("/api/health", get(health))
+        .route("/api/show_config", get(super::nodes::show_config))
         .route("/api/_load_error_log", get(error_log))
         .route("/api/{db}/_stream_load_2pc", put(stream_load_2pc))
         .route("/api/{db}/{table}/_stream_load_2pc", put(stream_load_2pc_of_table))
@@ -66,8 +68,12 @@ async fn stream_load(
     headers: HeaderMap,
     body: Body,
 ) -> Response {
-    let target = LoadTarget { db, table, client: peer.0.ip().to_string() };
+    let line = format!("PUT /api/{db}/{table}/_stream_load ");
+    let fail_commit = failed_commit(&shared, &line);
+    let target = LoadTarget { db, table, client: peer.0.ip().to_string(), fail_commit };
+    let held = held_publish(&shared, &line, &target.db, &target.table);
     let outcome = load::run(&shared, target, &headers, body).await;
+    drop(held);
     // Doris ends the text with a line feed.
     json(outcome.to_json(shared.profile()) + "\n")
 }
@@ -80,6 +86,36 @@ async fn http_stream(
 ) -> Response {
     let outcome = load::http_stream::run(&shared, peer.0.ip().to_string(), &headers, body).await;
     json(outcome.to_json(shared.profile()) + "\n")
+}
+
+/// The text with which a fault fails a commit.
+fn failed_commit(shared: &Shared, line: &str) -> Option<String> {
+    match shared.faults.take_if(Site::Be, line, |action| matches!(action, Action::FailCommit(_))) {
+        Some(Action::FailCommit(text)) => Some(text),
+        _ => None,
+    }
+}
+
+/// Holds the publishing of a table while its load answers, if a fault asks for it.
+fn held_publish(shared: &Shared, line: &str, db: &str, table: &str) -> Option<HeldPublish> {
+    shared.faults.take_if(Site::Be, line, |action| matches!(action, Action::PublishTimeout))?;
+    let held = HeldPublish { engine: Arc::clone(&shared.engine), db: db.to_owned(), table: table.to_owned() };
+    // A table that is not there has nothing to publish.
+    held.engine.set_publish_held(Some((db, table)), true).ok().map(|()| held)
+}
+
+/// Publishing goes on when this is dropped.
+struct HeldPublish {
+    engine: Arc<Engine>,
+    db: String,
+    table: String,
+}
+
+impl Drop for HeldPublish {
+    fn drop(&mut self) {
+        // A table that was dropped meanwhile has nothing to publish any more.
+        let _ = self.engine.set_publish_held(Some((&self.db, &self.table)), false);
+    }
 }
 
 async fn stream_load_2pc_of_table(
@@ -97,7 +133,13 @@ async fn stream_load_2pc(
     Path(db): Path<String>,
     headers: HeaderMap,
 ) -> Response {
-    let (status, message) = match second_phase(&shared, peer, &db, &headers) {
+    let reached = shared.cluster.call_master(shared.node).await.map_err(|text| ("THRIFT_RPC_ERROR", text));
+    let line = format!("PUT /api/{db}/_stream_load_2pc {}", header(&headers, "txn_operation"));
+    let reached = reached.and_then(|()| match failed_commit(&shared, &line) {
+        Some(text) => Err(("INTERNAL_ERROR", text)),
+        None => Ok(()),
+    });
+    let (status, message) = match reached.and_then(|()| second_phase(&shared, peer, &db, &headers)) {
         Ok(message) => ("Success", message),
         Err((code, message)) => (code, message),
     };

@@ -14,7 +14,8 @@ use http::HeaderValue;
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
+
+use crate::net::Connection;
 
 /// Longest head kept.
 const MAX_HEAD: usize = 64 * 1024;
@@ -101,18 +102,18 @@ impl HeadCopy {
 
 /// A connection that keeps a copy of the heads it reads.
 pub(super) struct Copying {
-    stream: TcpStream,
+    stream: Connection,
     head: HeadCopy,
     /// Lengths that are no number reach the handler.
     any_length: bool,
 }
 
 impl Copying {
-    pub fn new(stream: TcpStream, head: HeadCopy, any_length: bool) -> Self {
+    pub fn new(stream: Connection, head: HeadCopy, any_length: bool) -> Self {
         Self { stream, head, any_length }
     }
 
-    pub fn into_inner(self) -> TcpStream {
+    pub fn into_inner(self) -> Connection {
         self.stream
     }
 }

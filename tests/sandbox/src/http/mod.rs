@@ -4,13 +4,18 @@
 //! its handlers leave the body alone; what the client sends nevertheless is read and dropped when the connection
 //! closes, within bounds, for a close with unread bytes would reset the connection and could take the answer with it.
 
+pub(crate) mod admin;
 pub(crate) mod auth;
 mod be;
+pub(crate) mod cookie;
 mod envelope;
 mod fe;
 mod head;
+mod master;
+mod nodes;
 mod redirect;
 mod statement;
+mod tables;
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -32,17 +37,16 @@ use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
 
 use self::head::{Copying, HeadCopy};
 use crate::faults::{Action, Site};
+use crate::net::{self, Connection, Listener};
 use crate::shared::Shared;
 
 /// Unread request bytes that are taken in after an early answer (`stream_load_redirect_bounded_drain_max_bytes`).
 const DRAIN_BYTES: usize = 64 * 1024 * 1024;
-/// Pause after a failed accept.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// How long an answered connection may go on sending.
 const DRAIN_TIME: Duration = Duration::from_secs(5);
 
@@ -55,47 +59,49 @@ pub(crate) fn header_text<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
     headers.get(name).and_then(|v| std::str::from_utf8(v.as_bytes()).ok()).map(str::trim).unwrap_or_default()
 }
 
-/// Serves the FE until the returned future is dropped.
-pub(crate) async fn serve_fe(listener: TcpListener, shared: Arc<Shared>) {
-    serve(listener, fe::router(Arc::clone(&shared)), shared, Site::Fe).await;
+/// Whether a request came over TLS, given to handlers as an extension.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Secure(pub bool);
+
+/// Serves an FE until the returned future is dropped.
+pub(crate) async fn serve_fe(listener: Listener, shared: Arc<Shared>, tls: Option<TlsAcceptor>) {
+    serve(listener, fe::router(Arc::clone(&shared)), shared, Site::Fe, tls).await;
 }
 
-/// Serves the BE until the returned future is dropped.
-pub(crate) async fn serve_be(listener: TcpListener, shared: Arc<Shared>) {
-    serve(listener, be::router(Arc::clone(&shared)), shared, Site::Be).await;
+/// Serves a BE until the returned future is dropped.
+pub(crate) async fn serve_be(listener: Listener, shared: Arc<Shared>, tls: Option<TlsAcceptor>) {
+    serve(listener, be::router(Arc::clone(&shared)), shared, Site::Be, tls).await;
 }
 
-async fn serve(listener: TcpListener, router: Router, shared: Arc<Shared>, site: Site) {
+async fn serve(listener: Listener, router: Router, shared: Arc<Shared>, site: Site, tls: Option<TlsAcceptor>) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
-            accepted = listener.accept() => match accepted {
-                Ok((stream, peer)) => {
-                    connections.spawn(connection(stream, peer, router.clone(), Arc::clone(&shared), site));
-                }
-                Err(error) => {
-                    // Out of file descriptors, most likely: they come back when connections end.
-                    tracing::warn!(%error, "accept failed");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                }
-            },
+            (stream, peer) = listener.accept() => {
+                let (router, shared, tls) = (router.clone(), Arc::clone(&shared), tls.clone());
+                connections.spawn(async move {
+                    match net::secure(stream, tls).await {
+                        Ok(stream) => connection(stream, peer, router, shared, site).await,
+                        Err(error) => tracing::debug!(%error, "TLS handshake failed"),
+                    }
+                });
+            }
             Some(_) = connections.join_next() => {}
         }
     }
 }
 
-async fn connection(stream: TcpStream, peer: SocketAddr, router: Router, shared: Arc<Shared>, site: Site) {
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "cannot set nodelay");
-    }
+async fn connection(stream: Connection, peer: SocketAddr, router: Router, shared: Arc<Shared>, site: Site) {
     let head = HeadCopy::default();
+    let secure = Secure(stream.is_tls());
     let stream = Copying::new(stream, head.clone(), site == Site::Be);
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         let (router, shared, head) = (router.clone(), Arc::clone(&shared), head.clone());
         Box::pin(async move {
+            let _open = shared.cluster.open(|cluster| &cluster.http_requests);
             let mut request = request.map(Body::new);
             head.restore(&mut request);
-            let answer = handle(request, peer, router, &shared, site).await;
+            let answer = handle(request, peer, secure, router, &shared, site).await;
             head.next_request();
             answer
         })
@@ -107,7 +113,7 @@ async fn connection(stream: TcpStream, peer: SocketAddr, router: Router, shared:
 }
 
 /// Ends our side and takes in what the client still sends, within bounds.
-async fn linger(mut stream: TcpStream) {
+async fn linger(mut stream: Connection) {
     let drain = async {
         stream.shutdown().await?;
         let mut buffer = vec![0; 64 * 1024];
@@ -147,6 +153,7 @@ fn is_of_http(action: &Action) -> bool {
 async fn handle(
     mut request: Request,
     peer: SocketAddr,
+    secure: Secure,
     router: Router,
     shared: &Arc<Shared>,
     site: Site,
@@ -160,6 +167,7 @@ async fn handle(
     let operation = request.headers().get("txn_operation").and_then(|v| v.to_str().ok()).unwrap_or_default();
     let line = format!("{} {target} {operation}", request.method());
     request.extensions_mut().insert(Peer(peer));
+    request.extensions_mut().insert(secure);
 
     let action = shared.faults.take_if(site, &line, is_of_http);
     if let Some(action) = &action {
@@ -183,7 +191,17 @@ async fn handle(
         Some(Action::Delay(time)) => tokio::time::sleep(*time).await,
         _ => {}
     }
-    let Ok(mut response) = run(router, request).await;
+    let local = match site {
+        Site::Fe => master::elsewhere(request, peer, secure.0, shared).await,
+        _ => Ok(request),
+    };
+    let mut response = match local {
+        Ok(request) => {
+            let Ok(response) = run(router, request).await;
+            response
+        }
+        Err(response) => *response,
+    };
     if !matches!(action, Some(Action::DropAnswer | Action::CutAfterBytes(_))) {
         shared.requests.answered(id, response.status().as_u16());
     }

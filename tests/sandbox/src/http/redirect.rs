@@ -1,15 +1,15 @@
-//! The 307 of an FE to a BE.
+//! The 307 of an FE: to a BE, to the master, to its own port with TLS.
 
 use axum::body::Body;
 use axum::response::Response;
-use http::header::{CONNECTION, CONTENT_TYPE, LOCATION};
+use http::header::{CONNECTION, CONTENT_TYPE, HOST, LOCATION};
 use http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::auth::Credentials;
 use super::envelope::load_refusal;
 use crate::engine::Profile;
-use crate::shared::Shared;
+use crate::shared::{Addresses, Shared};
 
 /// What Java's URI builder leaves as it is in user info.
 const USER_INFO: &AsciiSet = &NON_ALPHANUMERIC
@@ -30,31 +30,99 @@ const USER_INFO: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'$')
     .remove(b',');
 
-/// Redirects to the BE; the request body stays unread.
-pub(super) fn to_backend(shared: &Shared, uri: &Uri, credentials: &Credentials) -> Response {
-    let location =
-        location(&shared.host_port(shared.addresses.be_http), uri, credentials, shared.profile() == Profile::V2_1);
+/// Redirects to a BE; the request body stays unread. Loads with group commit of one table (`sticky`) go to one BE.
+pub(super) fn to_backend(
+    shared: &Shared,
+    uri: &Uri,
+    credentials: Option<&Credentials>,
+    secure: bool,
+    sticky: Option<&str>,
+) -> Response {
+    let cluster = &shared.cluster;
+    let chosen = match sticky {
+        None => cluster.next_backend().map(|(_, member)| member),
+        Some(table) => {
+            let alive: Vec<_> = cluster.alive_backends().map(|(_, member)| member).collect();
+            let turn = table.bytes().fold(0usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(usize::from(byte)));
+            turn.checked_rem(alive.len()).and_then(|i| alive.get(i).copied())
+        }
+    };
+    let Some(backend) = chosen else { return load_refusal(no_backend(shared.profile())) };
+    let scheme = backend_scheme(shared.profile(), cluster.tls.be_http, secure);
+    let host = cluster.host_port(backend.addresses.be_http);
+    moved(&location(scheme, &host, uri, credentials, shared.profile() == Profile::V2_1))
+}
+
+/// Newer builds name `http` whatever the client speaks; older ones repeat the scheme of the request. BEs that speak TLS
+/// only are named so.
+fn backend_scheme(profile: Profile, be_tls: bool, secure: bool) -> &'static str {
+    if be_tls || (secure && profile <= Profile::V3_1) { "https" } else { "http" }
+}
+
+fn no_backend(profile: Profile) -> String {
+    let text = match profile {
+        Profile::V2_1 => "No backend load available.",
+        _ => "No backend available for load, please check the status of your backends.",
+    };
+    format!(
+        "errCode = 2, detailMessage = {text}, policy: computeNode=false | query=false | load=true | schedule=false | \
+         tags= | medium=null"
+    )
+}
+
+/// Redirects to another FE.
+pub(super) fn to_frontend(
+    shared: &Shared,
+    addresses: &Addresses,
+    secure: bool,
+    uri: &Uri,
+    credentials: &Credentials,
+) -> Response {
+    let (scheme, address) = match addresses.fe_https.filter(|_| secure) {
+        Some(address) => ("https", address),
+        None => ("http", addresses.fe_http),
+    };
+    let host = shared.host_port(address);
+    moved(&location(scheme, &host, uri, Some(credentials), shared.profile() == Profile::V2_1))
+}
+
+/// What an FE with `enable_https` answers on its plain port.
+pub(super) fn to_https(shared: &Shared, headers: &HeaderMap, uri: &Uri) -> Option<Response> {
+    let port = shared.addresses.fe_https?.port();
+    // The name by which the client called.
+    let called = headers.get(HOST).and_then(|v| v.to_str().ok()).unwrap_or(&shared.host);
+    let name = match called.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
+        _ => called,
+    };
+    Some(moved(&format!("https://{name}:{port}{}?{}", uri.path(), uri.query().unwrap_or_default())))
+}
+
+fn moved(location: &str) -> Response {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::TEMPORARY_REDIRECT;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html;charset=utf-8"));
     headers.insert(CONNECTION, HeaderValue::from_static("close"));
-    match HeaderValue::from_str(&location) {
+    match HeaderValue::from_str(location) {
         Ok(value) => headers.insert(LOCATION, value),
         Err(_) => return load_refusal("the request path cannot be redirected"),
     };
     response
 }
 
-/// `http://<user>:<password>@<be><path>[?<query>]`; builds of 2.x leave a trailing `?`.
-fn location(backend: &str, uri: &Uri, credentials: &Credentials, trailing_mark: bool) -> String {
-    let user_info = format!("{}:{}", credentials.user, credentials.password);
+/// `<scheme>://[<user>:<password>@]<host><path>[?<query>]`; builds of 2.x leave a trailing `?`.
+fn location(scheme: &str, host: &str, uri: &Uri, credentials: Option<&Credentials>, trailing_mark: bool) -> String {
+    let user_info = credentials.map_or_else(String::new, |c| {
+        let plain = format!("{}:{}", c.user, c.password);
+        format!("{}@", utf8_percent_encode(&plain, USER_INFO))
+    });
     let query = match uri.query() {
         Some(query) => format!("?{query}"),
         None if trailing_mark => "?".to_owned(),
         None => String::new(),
     };
-    format!("http://{}@{backend}{}{query}", utf8_percent_encode(&user_info, USER_INFO), uri.path())
+    format!("{scheme}://{user_info}{host}{}{query}", uri.path())
 }
 
 /// Refuses redirect policies that need an endpoint no BE here has.
@@ -77,7 +145,7 @@ mod tests {
 
     fn location_of(user: &str, password: &str, uri: &str, mark: bool) -> String {
         let credentials = Credentials { user: user.into(), password: password.into() };
-        location("127.0.0.1:8040", &uri.parse().expect("uri"), &credentials, mark)
+        location("http", "127.0.0.1:8040", &uri.parse().expect("uri"), Some(&credentials), mark)
     }
 
     #[test]
@@ -86,6 +154,25 @@ mod tests {
             location_of("root", "p@ss/w?#%:ü", "/api/d/t/_stream_load", false),
             "http://root:p%40ss%2Fw%3F%23%25:%C3%BC@127.0.0.1:8040/api/d/t/_stream_load"
         );
+    }
+
+    #[test]
+    fn a_cluster_token_leaves_no_user_info() {
+        let uri = "/api/d/t/_stream_load".parse().expect("uri");
+        assert_eq!(location("http", "be:1", &uri, None, false), "http://be:1/api/d/t/_stream_load");
+    }
+
+    #[test]
+    fn the_scheme_towards_a_backend_depends_on_the_build() {
+        for (profile, be_tls, secure, expected) in [
+            (Profile::V3_1, false, false, "http"),
+            (Profile::V3_1, false, true, "https"),
+            (Profile::V4_0, false, true, "http"),
+            (Profile::V5_0Changelog, false, true, "http"),
+            (Profile::V5_0Changelog, true, false, "https"),
+        ] {
+            assert_eq!(backend_scheme(profile, be_tls, secure), expected, "{profile} {be_tls} {secure}");
+        }
     }
 
     #[test]

@@ -6,12 +6,13 @@ use axum::body::Body;
 use axum::extract::{Extension, Path, State};
 use axum::response::Response;
 use futures::StreamExt;
-use http::HeaderMap;
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, Uri};
 use serde_json::Value;
 
-use super::Peer;
-use super::envelope::{BAD_REQUEST, ERROR, envelope, success_text};
-use super::fe::{Ctx, MAX_JSON_BODY, login};
+use super::envelope::{BAD_REQUEST, ERROR, UNAUTHORIZED, envelope, success_text};
+use super::fe::{Ctx, MAX_JSON_BODY, https_first, login};
+use super::{Peer, Secure};
 use crate::engine::{Protocol, StatementResult};
 use crate::error::SqlError;
 use crate::shared::Shared;
@@ -25,14 +26,35 @@ const MAX_LIMIT: usize = 10_000;
 pub(super) async fn execute(
     State(shared): Ctx,
     Extension(peer): Extension<Peer>,
+    Extension(Secure(secure)): Extension<Secure>,
     Path((catalog, db)): Path<(String, String)>,
+    uri: Uri,
     headers: HeaderMap,
     body: Body,
 ) -> Response {
-    let credentials = match login(&shared, &headers, peer) {
-        Ok(credentials) => credentials,
-        Err(refusal) => return *refusal,
+    if let Some(moved) = https_first(&shared, secure, &headers, &uri) {
+        return moved;
+    }
+    let by_cookie = match headers.contains_key(AUTHORIZATION) {
+        true => None,
+        false => shared.web_sessions.user(&headers, shared.now_ms()),
     };
+    let (user, fresh) = match by_cookie {
+        Some(user) => (user, false),
+        None if !headers.contains_key(AUTHORIZATION) => return envelope(UNAUTHORIZED, "Cookie is invalid"),
+        None => match login(&shared, &headers, peer) {
+            Ok(credentials) => (credentials.user, true),
+            Err(refusal) => return *refusal,
+        },
+    };
+    let mut response = answer(&shared, &user, peer, &catalog, &db, body).await;
+    if fresh {
+        shared.web_sessions.set(response.headers_mut(), &user, shared.now_ms());
+    }
+    response
+}
+
+async fn answer(shared: &Shared, user: &str, peer: Peer, catalog: &str, db: &str, body: Body) -> Response {
     let bytes = axum::body::to_bytes(body, MAX_JSON_BODY).await.unwrap_or_default();
     let root: Value = serde_json::from_slice(&bytes).unwrap_or_default();
     let Some(sql) = root.get("stmt").and_then(Value::as_str).filter(|s| !s.trim().is_empty()) else {
@@ -47,7 +69,7 @@ pub(super) async fn execute(
         return envelope(ERROR, format!("Failed to execute sql: Unknown catalog '{catalog}'"));
     }
     shared.requests.record(crate::faults::Site::Fe, "STATEMENT", sql, std::iter::empty());
-    match run(&shared, &credentials.user, peer, &db, sql, limit).await {
+    match run(shared, user, peer, db, sql, limit).await {
         Ok(data) => success_text(&data),
         Err(error) => envelope(ERROR, format!("Failed to execute sql: {}", error.message)),
     }
@@ -55,7 +77,7 @@ pub(super) async fn execute(
 
 async fn run(shared: &Shared, user: &str, peer: Peer, db: &str, sql: &str, limit: usize) -> Result<String, SqlError> {
     let started = Instant::now();
-    let mut session = shared.engine.open_session(user, &peer.0.ip().to_string(), Protocol::Http);
+    let mut session = shared.open_session(user, &peer.0.ip().to_string(), Protocol::Http);
     session.use_database(db)?;
     let last = session.execute(sql).await?.pop();
     let elapsed = |since: Instant| since.elapsed().as_millis();

@@ -118,7 +118,14 @@ async fn the_schema_names_primitive_types_and_decimal_digits_as_texts() {
     let types: Vec<&str> =
         data["properties"].as_array().expect("list").iter().map(|p| p["type"].as_str().expect("type")).collect();
     assert_eq!(types, ["DATEV2", "DATETIMEV2", "DECIMAL64", "JSONB", "ARRAY"]);
-    assert_eq!(data["properties"][0], json!({"name": "k", "type": "DATEV2", "comment": "day", "aggregation_type": ""}));
+    assert_eq!(
+        data["properties"][0],
+        json!({
+            "name": "k", "type": "DATEV2", "comment": "day", "aggregation_type": "", "column_uid": "0",
+            "type_sql": "date", "type_desc": {"kind": "DATEV2", "sql": "date"}, "is_nullable": "Yes", "is_key": "Yes",
+        })
+    );
+    assert_eq!(data["materialized_indexes"]["s"]["columns"][1]["type_desc"]["scale"], 3);
     assert_eq!(
         (data["properties"][2]["precision"].as_str(), data["properties"][2]["scale"].as_str()),
         (Some("10"), Some("2"))
@@ -128,6 +135,62 @@ async fn the_schema_names_primitive_types_and_decimal_digits_as_texts() {
         let refused = get(&s, path).await;
         assert_eq!((refused["code"].as_i64(), refused["msg"].as_str()), (Some(1), Some("Error")), "{refused}");
     }
+}
+
+#[tokio::test]
+async fn older_builds_describe_columns_shortly() {
+    let s = builder().profile(Profile::V3_1).start().await.expect("sandbox");
+    let data = get(&s, "/api/d/dup/_schema").await["data"].clone();
+    assert_eq!(data["tableType"], "Doris");
+    assert_eq!(data["properties"][0], json!({"name": "id", "type": "INT", "comment": "", "aggregation_type": ""}));
+}
+
+#[tokio::test]
+async fn a_login_for_statements_can_be_a_cookie() {
+    let s = sandbox().await;
+    let url = fe(&s, "/api/query/default_cluster/d");
+    let body = json!({"stmt": "SELECT 1 AS x"}).to_string();
+    let first = http().post(&url).basic_auth("root", Some("pw")).body(body.clone()).send().await.expect("answer");
+    let cookie = first.headers()["set-cookie"].to_str().expect("text").to_owned();
+    let pair = cookie.split(';').next().expect("pair").to_owned();
+    let ask = |cookie: String| http().post(&url).header("cookie", cookie).body(body.clone()).send();
+    let by_cookie: Value = ask(pair.clone()).await.expect("answer").json().await.expect("json");
+    assert_eq!(by_cookie["data"]["data"], json!([[1]]), "{by_cookie}");
+    let unknown: Value = ask("PALO_SESSION_ID=x".to_owned()).await.expect("answer").json().await.expect("json");
+    assert_eq!((unknown["code"].as_i64(), unknown["data"].as_str()), (Some(401), Some("Cookie is invalid")));
+    s.frontend(0).restart().await.expect("restart");
+    let gone: Value = ask(pair).await.expect("answer").json().await.expect("json");
+    assert_eq!(gone["code"], 401);
+}
+
+#[tokio::test]
+async fn configurations_and_old_lists_of_nodes() {
+    let s = sandbox().await;
+    let names = get(&s, "/rest/v2/manager/node/configuration_name").await["data"].clone();
+    assert!(names["frontend"].as_array().expect("list").contains(&json!("query_port")));
+    assert!(names["backend"].as_array().expect("list").contains(&json!("streaming_load_max_mb")));
+    let config = get(&s, "/rest/v2/manager/node/config").await;
+    let port = s.addresses().mysql.port().to_string();
+    assert!(config.as_array().expect("bare list").contains(&json!(["query_port", "int", "false", port, "false"])));
+    let url = fe(&s, "/rest/v2/manager/node/configuration_info?type=fe");
+    let info = send_json(Method::POST, url, &[], json!({"conf_name": ["query_port"]}).to_string()).await;
+    assert_eq!(info["data"]["rows"], json!([["query_port", s.fenodes(), "FE", "int", "false", port, "false"]]));
+    let url = fe(&s, "/rest/v2/manager/node/configuration_info?type=xx");
+    assert_eq!(send_json(Method::POST, url, &[], "").await["code"], 403);
+    let brokers = get(&s, "/rest/v2/manager/node/brokers").await["data"].clone();
+    assert_eq!(brokers["rows"], json!([]));
+    let old = get(&s, "/rest/v1/system?path=//backends").await["data"].clone();
+    assert_eq!(old["rows"][0]["HttpPort"], s.addresses().be_http.port().to_string());
+    let shown: Value = http()
+        .get(format!("http://{}/api/show_config", s.benodes()))
+        .send()
+        .await
+        .expect("answer")
+        .json()
+        .await
+        .expect("json");
+    assert_eq!(shown[0][0], "arrow_flight_result_sink_buffer_size_rows");
+    assert_eq!(get(&s, "/rest/v2/manager/node/unknown").await["code"], 404);
 }
 
 #[tokio::test]
@@ -213,7 +276,7 @@ async fn the_tso_is_milliseconds_and_its_audience_depends_on_the_build() {
     let url = fe(&binlog, "/api/tso");
     let answer = http().get(url).basic_auth("reader", Some("r")).send().await.expect("answer");
     let refused: Value = answer.json().await.expect("json");
-    assert_eq!(refused["code"], 401);
+    assert_eq!(refused["code"], 403);
     assert!(get(&binlog, "/api/tso").await["data"]["current_tso"].is_i64());
 }
 

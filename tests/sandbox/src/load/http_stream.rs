@@ -100,7 +100,7 @@ async fn load(
     let headers = merged(headers, &insert)?;
     let head = LoadHead::parse(&headers, shared.profile())?;
     let Some(db) = insert.db.clone() else { return Err(analysis("No database selected")) };
-    let target = LoadTarget { db, table: insert.table.clone(), client };
+    let target = LoadTarget { db, table: insert.table.clone(), client, fail_commit: None };
     let credentials = authenticate(shared, &target, &headers)?;
     let planned = plan(shared, &target, &credentials.user, &headers, &head, &insert);
     alone(shared, &target, head, planned, body, reply).await

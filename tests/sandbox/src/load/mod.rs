@@ -71,6 +71,8 @@ pub(crate) struct LoadTarget {
     pub table: String,
     /// Address of the client, for texts of refused logins.
     pub client: String,
+    /// A fault fails the commit with this text.
+    pub fail_commit: Option<String>,
 }
 
 /// The FE's text for a wrong login of a load, as a BE passes it on.
@@ -119,6 +121,7 @@ async fn load(
         return Err(no_login());
     }
     let head = LoadHead::parse(headers, shared.profile())?;
+    shared.cluster.call_master(shared.node).await.map_err(|text| Failure::new("THRIFT_RPC_ERROR", text))?;
     let credentials = authenticate(shared, target, headers)?;
     let put = Instant::now();
     let planned = plan(shared, target, &credentials.user, headers, &head);
@@ -223,7 +226,8 @@ async fn alone(
         }
     };
     let engine = Arc::clone(&shared.engine);
-    let job = Job { engine, txn: Some(txn), head, plan, mapping: planned.mapping, discard };
+    let fail_commit = target.fail_commit.clone();
+    let job = Job { engine, txn: Some(txn), head, plan, mapping: planned.mapping, discard, fail_commit };
     if work(shared, job, body, reply).await?.outcome? == TxnState::Committed {
         reply.publish_timeout();
     }
@@ -241,7 +245,8 @@ async fn grouped(
 ) -> Result<(), Failure> {
     let PlannedLoad { plan, meta, planned, discard } = load;
     let Planned { mapping, columns, merge_type, sequence_column } = planned;
-    let job = Job { engine: Arc::clone(&shared.engine), txn: None, head, plan, mapping, discard };
+    let engine = Arc::clone(&shared.engine);
+    let job = Job { engine, txn: None, head, plan, mapping, discard, fail_commit: None };
     let done = work(shared, job, body, reply).await?;
     done.outcome?;
     let rows =
@@ -271,7 +276,8 @@ async fn work(shared: &Shared, job: Job, body: Body, reply: &mut LoadReply) -> R
     if let Some(first) = done.errors.first() {
         let file = shared.error_logs.keep(&done.errors);
         let backend = shared.host_port(shared.addresses.be_http);
-        reply.error_url = Some(format!("http://{backend}/api/_load_error_log?file={file}"));
+        let scheme = if shared.cluster.tls.be_http { "https" } else { "http" };
+        reply.error_url = Some(format!("{scheme}://{backend}/api/_load_error_log?file={file}"));
         reply.set_first_error(first);
     }
     Ok(done)

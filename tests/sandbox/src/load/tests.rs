@@ -394,3 +394,26 @@ async fn a_body_larger_than_a_batch_is_loaded_whole() {
     assert_eq!(counts(&answer), [20_000, 20_000, 0, 0], "{answer}");
     assert_eq!(query(&s, "SELECT count(*), sum(n) FROM d.dup").await, ["20000|199990000"]);
 }
+
+#[tokio::test]
+async fn a_commit_that_fails_aborts_the_load() {
+    let s = sandbox().await;
+    let fail = Action::FailCommit("tablet writer write failed".to_owned());
+    s.faults().push(Fault::new(fail).at(Site::Be).when("_stream_load").times(2));
+    let refused = load(&s, "dup", &[("label", "failing")], "1\ta\t1").await;
+    assert_eq!(refused["Status"], "Fail", "{refused}");
+    assert_eq!(refused["Message"], "[INTERNAL_ERROR]tablet writer write failed");
+    assert_eq!(s.engine().label_state("d", "failing").expect("state").state.name(), "ABORTED");
+    let refused = second_phase(&s, &[("txn_id", "1"), ("txn_operation", "commit")]).await;
+    assert_eq!(refused, ("INTERNAL_ERROR".to_owned(), "tablet writer write failed".to_owned()));
+}
+
+#[tokio::test]
+async fn a_publish_that_takes_too_long_answers_so_and_its_rows_come_later() {
+    let s = sandbox().await;
+    s.faults().push(Fault::new(Action::PublishTimeout).at(Site::Be).when("_stream_load "));
+    let answer = load(&s, "dup", &[], "1\ta\t1").await;
+    assert_eq!(answer["Status"], "Publish Timeout", "{answer}");
+    assert_eq!(s.faults().armed(), 0);
+    assert_eq!(query(&s, "SELECT id FROM d.dup").await, ["1"]);
+}

@@ -26,6 +26,8 @@ pub(super) struct Job {
     pub mapping: Mapping,
     /// Rows are counted and dropped.
     pub discard: bool,
+    /// A fault fails the commit with this text.
+    pub fail_commit: Option<String>,
 }
 
 /// What a job came to.
@@ -63,7 +65,10 @@ impl Job {
             if self.txn.is_some() && rows.exceeds(self.plan.max_filter_ratio) {
                 return Err(Failure::new("DATA_QUALITY_ERROR", "too many filtered rows"));
             }
-            Ok(())
+            match &self.fail_commit {
+                Some(text) => Err(Failure::new("INTERNAL_ERROR", text.clone())),
+                None => Ok(()),
+            }
         });
         if read.as_ref().is_err_and(|failure| failure.code != "DATA_QUALITY_ERROR") {
             rows = RowCounts::default();

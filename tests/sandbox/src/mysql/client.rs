@@ -184,7 +184,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             return Ok(false);
         }
         let opened = admit(engine, &login.user).and_then(|slot| {
-            let mut session = engine.open_session(&login.user, &self.address, Protocol::Mysql);
+            let mut session = self.shared.open_session(&login.user, &self.address, Protocol::Mysql);
             login.database.as_deref().map_or(Ok(()), |db| session.use_database(db))?;
             Ok((slot, session))
         });
@@ -308,11 +308,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     }
 
     async fn run(&mut self, sql: &str, form: Form) -> io::Result<()> {
-        self.shared.requests.record(Site::Mysql, "QUERY", sql, std::iter::empty());
-        match self.shared.faults.take(Site::Mysql, sql) {
+        let id = self.shared.requests.record(Site::Mysql, "QUERY", sql, std::iter::empty());
+        let able = |action: &Action| {
+            matches!(action, Action::Status { .. } | Action::Wait(_) | Action::Delay(_) | Action::DropAnswer)
+        };
+        let fault = self.shared.faults.take_if(Site::Mysql, sql, able);
+        if let Some(fault) = &fault {
+            self.shared.requests.met(id, fault);
+        }
+        match fault {
             Some(Action::Status { code, body }) => {
                 return self.packets.write(&reply::err(code, "HY000", &body)).await;
             }
+            Some(Action::Delay(time)) => tokio::time::sleep(time).await,
             Some(Action::Wait(signal)) => signal.notified().await,
             Some(Action::DropAnswer) => {
                 let _ = self.session.execute(sql).await;

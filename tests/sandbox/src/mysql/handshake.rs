@@ -37,15 +37,18 @@ const CAPABILITIES: u32 = LONG_PASSWORD
     | CONNECT_ATTRS
     | PLUGIN_AUTH_LENENC;
 
-/// The first packet of a connection.
-pub(super) fn greeting(connection: u32, salt: &[u8; 20]) -> Vec<u8> {
+/// Bytes of the packet that asks for TLS.
+const SSL_REQUEST_BYTES: usize = 32;
+
+/// The first packet of a connection; `tls` offers TLS.
+pub(super) fn greeting(connection: u32, salt: &[u8; 20], tls: bool) -> Vec<u8> {
     let mut out = vec![10];
     out.extend_from_slice(VERSION.as_bytes());
     out.push(0);
     out.extend_from_slice(&connection.to_le_bytes());
     out.extend_from_slice(&salt[..8]);
     out.push(0);
-    let capabilities = CAPABILITIES.to_le_bytes();
+    let capabilities = (CAPABILITIES | if tls { SSL } else { 0 }).to_le_bytes();
     out.extend_from_slice(&capabilities[..2]);
     out.push(CHARSET);
     out.extend_from_slice(&[0, 0]); // status flags
@@ -79,18 +82,23 @@ pub(super) struct Login {
     pub plugin: Option<Vec<u8>>,
 }
 
-/// Reads a login packet.
+/// Whether the client asks for TLS before it logs in.
+pub(super) fn asks_for_tls(payload: &[u8]) -> bool {
+    payload.len() == SSL_REQUEST_BYTES && Take(payload).u32().is_some_and(|capabilities| capabilities & SSL != 0)
+}
+
+/// Reads a login packet; `secure` when it came over TLS.
 ///
 /// # Errors
 /// Why it is refused, as a text for the client.
-pub(super) fn parse_login(payload: &[u8]) -> Result<Login, &'static str> {
+pub(super) fn parse_login(payload: &[u8], secure: bool) -> Result<Login, &'static str> {
     let mut take = Take(payload);
     let capabilities = take.u32().ok_or("Bad handshake")?;
     if capabilities & PROTOCOL_41 == 0 {
         return Err("Bad handshake: the client must speak protocol 4.1");
     }
-    if capabilities & SSL != 0 {
-        return Err("Bad handshake: the server has no SSL");
+    if capabilities & SSL != 0 && !secure {
+        return Err("Bad handshake: the client asked for SSL and did not begin it");
     }
     read_fields(capabilities, &mut take).ok_or("Bad handshake")
 }
@@ -137,7 +145,7 @@ mod tests {
         let mut payload = capabilities.to_le_bytes().to_vec();
         payload.extend_from_slice(&[0; 28]);
         payload.extend_from_slice(tail);
-        parse_login(&payload)
+        parse_login(&payload, false)
     }
 
     #[test]
@@ -151,16 +159,30 @@ mod tests {
 
     #[test]
     fn short_and_foreign_logins_are_refused() {
-        assert!(parse_login(&[1, 2]).is_err());
+        assert!(parse_login(&[1, 2], false).is_err());
         assert_eq!(login(PROTOCOL_41 | SECURE_CONNECTION, b"root\0\x20ab"), Err("Bad handshake"));
         assert!(login(SECURE_CONNECTION, b"root\0\0").is_err());
         assert!(login(PROTOCOL_41 | SSL, b"").is_err());
     }
 
     #[test]
+    fn a_request_for_tls_is_a_login_cut_short() {
+        let mut payload = (PROTOCOL_41 | SSL).to_le_bytes().to_vec();
+        payload.extend_from_slice(&[0; 28]);
+        assert!(asks_for_tls(&payload));
+        payload.push(0);
+        assert!(!asks_for_tls(&payload));
+        assert!(parse_login(&payload, false).is_err());
+        assert_eq!(parse_login(&payload, true).expect("login").user, "");
+    }
+
+    #[test]
     fn the_greeting_has_protocol_version_and_salt() {
         let salt = *b"abcdefghijklmnopqrst";
-        let packet = greeting(7, &salt);
+        let packet = greeting(7, &salt, false);
+        let offering = greeting(7, &salt, true);
+        let differing: Vec<usize> = (0..packet.len()).filter(|i| packet[*i] != offering[*i]).collect();
+        assert_eq!(differing.len(), 1, "only the SSL flag");
         assert_eq!(packet[0], 10);
         assert!(packet.windows(6).any(|w| w == b"5.7.99"));
         assert!(packet.windows(8).any(|w| w == b"abcdefgh") && packet.windows(12).any(|w| w == b"ijklmnopqrst"));

@@ -11,14 +11,12 @@ mod prepared;
 mod reply;
 
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpListener;
 use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
 
 use self::client::Client;
 use self::handshake::{Login, PLUGIN};
@@ -27,58 +25,43 @@ use crate::connections::{Limits, Slot};
 use crate::engine::{Engine, Profile, Protocol};
 use crate::error::SqlError;
 use crate::faults::Site;
+use crate::net::{self, Connection, Listener, NodeStream};
 use crate::random;
 use crate::shared::Shared;
 
-/// Pause after a failed accept.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// A client that does not log in within this time is cut off.
 const LOGIN_TIME: Duration = Duration::from_secs(60);
 
-/// Serves until the returned future is dropped.
-pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
+/// Serves until the returned future is dropped; `tls` is offered to clients that ask.
+pub(crate) async fn serve(listener: Listener, shared: Arc<Shared>, tls: Option<TlsAcceptor>) {
     static CONNECTIONS: AtomicU32 = AtomicU32::new(1);
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
-            accepted = listener.accept() => match accepted {
-                Ok((stream, peer)) => {
-                    let shared = Arc::clone(&shared);
-                    let id = CONNECTIONS.fetch_add(1, Ordering::Relaxed);
-                    connections.spawn(async move {
-                        if let Err(error) = stream.set_nodelay(true) {
-                            tracing::debug!(%error, "no TCP_NODELAY");
-                        }
-                        if let Err(error) = connection(stream, peer, id, shared).await {
-                            tracing::debug!(%error, "mysql connection ended");
-                        }
-                    });
-                }
-                Err(error) => {
-                    // Out of file descriptors, most likely: they come back when connections end.
-                    tracing::warn!(%error, "accept failed");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                }
-            },
+            (stream, _peer) = listener.accept() => {
+                let (shared, tls) = (Arc::clone(&shared), tls.clone());
+                let id = CONNECTIONS.fetch_add(1, Ordering::Relaxed);
+                connections.spawn(async move {
+                    if let Err(error) = connection(stream, id, shared, tls).await {
+                        tracing::debug!(%error, "mysql connection ended");
+                    }
+                });
+            }
             Some(_) = connections.join_next() => {}
         }
     }
 }
 
-/// Serves one client over any transport, from the greeting to the end of the connection.
-async fn connection<S: AsyncRead + AsyncWrite + Unpin>(
-    stream: S,
-    peer: SocketAddr,
-    id: u32,
-    shared: Arc<Shared>,
-) -> io::Result<()> {
-    let mut packets = Packets::new(stream);
-    let address = peer.ip().to_string();
-    let login = match tokio::time::timeout(LOGIN_TIME, log_in(&mut packets, &shared, id, &address)).await {
+/// Serves one client, from the greeting to the end of the connection.
+async fn connection(stream: NodeStream, id: u32, shared: Arc<Shared>, tls: Option<TlsAcceptor>) -> io::Result<()> {
+    let _open = shared.cluster.open(|cluster| &cluster.mysql_connections);
+    let address = stream.info().peer.ip().to_string();
+    let packets = Packets::new(Connection::Plain(stream));
+    let login = match tokio::time::timeout(LOGIN_TIME, log_in(packets, &shared, id, &address, tls)).await {
         Ok(login) => login?,
         Err(_) => return Ok(()),
     };
-    let Some((login, salt)) = login else { return Ok(()) };
+    let Some((mut packets, login, salt)) = login else { return Ok(()) };
     let slot = match admit(&shared.engine, &login.user) {
         Ok(slot) => slot,
         Err(error) => {
@@ -86,7 +69,7 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin>(
             return packets.flush().await;
         }
     };
-    let mut session = shared.engine.open_session(&login.user, &address, Protocol::Mysql);
+    let mut session = shared.open_session(&login.user, &address, Protocol::Mysql);
     let opened = login.database.as_deref().map_or(Ok(()), |db| session.use_database(db));
     match opened {
         Ok(()) => packets.write(&reply::ok(0, "", false)).await?,
@@ -118,17 +101,33 @@ fn admit(engine: &Engine, user: &str) -> Result<Slot, SqlError> {
 }
 
 /// Greets and authenticates; `None` when the client was refused or left.
-async fn log_in<S: AsyncRead + AsyncWrite + Unpin>(
-    packets: &mut Packets<S>,
+async fn log_in(
+    mut packets: Packets<Connection>,
     shared: &Shared,
     id: u32,
     address: &str,
-) -> io::Result<Option<(Login, [u8; 20])>> {
+    tls: Option<TlsAcceptor>,
+) -> io::Result<Option<(Packets<Connection>, Login, [u8; 20])>> {
     let salt = salt();
-    packets.write(&handshake::greeting(id, &salt)).await?;
+    packets.write(&handshake::greeting(id, &salt, tls.is_some())).await?;
     packets.flush().await?;
-    let Some(payload) = packets.read().await? else { return Ok(None) };
-    let mut login = match handshake::parse_login(&payload) {
+    let Some(mut payload) = packets.read().await? else { return Ok(None) };
+    if let Some(tls) = tls
+        && handshake::asks_for_tls(&payload)
+    {
+        packets = packets
+            .replace(|connection| async {
+                match connection {
+                    Connection::Plain(stream) => net::secure(stream, Some(tls)).await,
+                    secure @ Connection::Tls(_) => Ok(secure),
+                }
+            })
+            .await?;
+        let Some(login) = packets.read().await? else { return Ok(None) };
+        payload = login;
+    }
+    let secure = packets.stream().is_tls();
+    let mut login = match handshake::parse_login(&payload, secure) {
         Ok(login) => login,
         Err(text) => {
             packets.write(&reply::err(1043, "08S01", text)).await?;
@@ -136,6 +135,12 @@ async fn log_in<S: AsyncRead + AsyncWrite + Unpin>(
             return Ok(None);
         }
     };
+    if shared.cluster.tls.mysql_required && !secure {
+        let text = "Connections using insecure transport are prohibited while --require_secure_transport=ON.";
+        packets.write(&reply::err(3159, "HY000", text)).await?;
+        packets.flush().await?;
+        return Ok(None);
+    }
     if login.plugin.as_deref().is_some_and(|p| p != PLUGIN) {
         packets.write(&handshake::auth_switch(&salt)).await?;
         packets.flush().await?;
@@ -144,7 +149,7 @@ async fn log_in<S: AsyncRead + AsyncWrite + Unpin>(
     }
     shared.requests.record(Site::Mysql, "LOGIN", &login.user, std::iter::empty());
     if shared.engine.mysql_password_ok(&login.user, address, &salt, &login.auth) {
-        return Ok(Some((login, salt)));
+        return Ok(Some((packets, login, salt)));
     }
     packets.write(&refused(&login, address)).await?;
     packets.flush().await?;

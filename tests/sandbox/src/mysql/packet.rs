@@ -23,6 +23,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Packets<S> {
         Self { stream, sequence: 0, pending: Vec::new() }
     }
 
+    /// Gives the stream to `change` and goes on with what comes back; the sequence of packets goes on too.
+    pub async fn replace<F: Future<Output = io::Result<S>>>(self, change: impl FnOnce(S) -> F) -> io::Result<Self> {
+        Ok(Self { stream: change(self.stream).await?, sequence: self.sequence, pending: self.pending })
+    }
+
+    /// What carries the packets.
+    pub fn stream(&self) -> &S {
+        &self.stream
+    }
+
     /// The next command starts a new sequence.
     pub fn reset_sequence(&mut self) {
         self.sequence = 0;

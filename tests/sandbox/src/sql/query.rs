@@ -373,6 +373,9 @@ impl Binder<'_> {
         if let Some(names) = &spec.partitions {
             snapshot.tablets.retain(|t| names.iter().any(|name| name.eq_ignore_ascii_case(&t.partition)));
         }
+        let mut read = table.tablets();
+        read.retain(|t| snapshot.tablets.iter().any(|s| s.id == t.id));
+        crate::replicas::check_queryable(&self.session.engine, &read)?;
         let row_lsn = self.session.engine.profile() == Profile::V5_0Changelog;
         let Shown { schema, hidden } =
             columns::of_table(table, &self.named, show_hidden, self.options.row_ids, row_lsn);

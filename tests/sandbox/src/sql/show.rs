@@ -6,7 +6,7 @@ use super::cursor::Cursor;
 use super::ddl::database_name;
 use super::output::text_rows;
 use super::{show_cluster, show_table, users, views};
-use crate::engine::StatementResult;
+use crate::engine::{CLUSTER_ID, StatementResult};
 use crate::error::SqlError;
 use crate::session::Session;
 use crate::types::format_datetime;
@@ -231,9 +231,13 @@ fn port(port: u16) -> Option<String> {
     if port == 0 { cell(-1) } else { cell(port) }
 }
 
+/// What a node that sends no heartbeat is listed with.
+fn down(alive: bool) -> &'static str {
+    if alive { "" } else { "got exception: java.net.ConnectException: Connection refused" }
+}
+
 pub(super) fn frontends(session: &Session) -> (Vec<&'static str>, Vec<Row>) {
     let engine = &session.engine;
-    let started = time_text(session, engine.started_ms);
     let now = time_text(session, engine.config().clock.now_ms());
     let names = vec![
         "Name",
@@ -256,28 +260,28 @@ pub(super) fn frontends(session: &Session) -> (Vec<&'static str>, Vec<Row>) {
         "Version",
         "CurrentConnected",
     ];
-    let nodes = engine.topology().frontends;
-    let rows = nodes.iter().enumerate().map(|(i, node)| {
+    let topology = engine.topology();
+    let rows = topology.frontends.iter().enumerate().map(|(i, node)| {
         vec![
             cell(format!("fe_{i}")),
             cell(&node.host),
-            cell(9010),
+            cell(9010 + 100 * i),
             port(node.http_port),
             port(node.query_port),
-            cell(9020),
+            cell(9020 + 100 * i),
             port(node.flight_port),
             cell("FOLLOWER"),
-            cell(i == 0),
-            cell(1),
+            cell(i == topology.master),
+            cell(CLUSTER_ID),
             cell(true),
-            cell(true),
+            cell(node.alive),
             cell(1),
-            cell(&started),
+            cell(time_text(session, node.started_ms)),
             cell(&now),
             cell(true),
-            cell(""),
+            cell(down(node.alive)),
             cell(engine.profile().version()),
-            cell(if i == 0 { "Yes" } else { "No" }),
+            cell(if i == session.frontend { "Yes" } else { "No" }),
         ]
     });
     (names, rows.collect())
@@ -286,7 +290,6 @@ pub(super) fn frontends(session: &Session) -> (Vec<&'static str>, Vec<Row>) {
 pub(super) fn backends(session: &Session) -> Result<(Vec<&'static str>, Vec<Row>), SqlError> {
     let engine = &session.engine;
     super::privileges::check_global(session, &[Privilege::Admin, Privilege::Node])?;
-    let started = time_text(session, engine.started_ms);
     let now = time_text(session, engine.config().clock.now_ms());
     let names = vec![
         "BackendId",
@@ -324,14 +327,14 @@ pub(super) fn backends(session: &Session) -> Result<(Vec<&'static str>, Vec<Row>
         vec![
             cell(10_001 + i),
             cell(&node.host),
-            cell(9050),
-            cell(9060),
+            cell(9050 + 100 * i),
+            cell(9060 + 100 * i),
             port(node.http_port),
-            cell(8060),
+            cell(8060 + 100 * i),
             port(node.flight_port),
-            cell(&started),
+            cell(time_text(session, node.started_ms)),
             cell(&now),
-            cell(true),
+            cell(node.alive),
             cell(false),
             cell(tablets.div_ceil(backends)),
             cell("0.000 "),
@@ -342,10 +345,10 @@ pub(super) fn backends(session: &Session) -> Result<(Vec<&'static str>, Vec<Row>
             cell("0.00 %"),
             cell("0.000 "),
             cell("{\"location\" : \"default\"}"),
-            cell(""),
+            cell(down(node.alive)),
             cell(engine.profile().version()),
             cell("{\"isQueryDisabled\":false,\"isLoadDisabled\":false,\"isActive\":true}"),
-            cell(0),
+            cell(usize::from(!node.alive)),
             cell(2),
             cell("8.00 GB"),
             cell(0),

@@ -157,13 +157,13 @@ async fn forced_failures_have_the_texts_of_the_server() {
         f.engine.fail_incr(failure);
         assert!(f.error(bounded).await.text().starts_with(text), "{failure:?}");
         f.run(bounded).await;
-        f.session.set_follower(true);
+        f.session.set_frontend(1);
         f.engine.fail_incr(failure);
         let wrapped = format!("acquire time-based read fence from master FE failed: {text}");
         assert!(f.error(bounded).await.text().starts_with(&wrapped), "{failure:?}");
     }
     let mut f = fixture(Profile::V5_0Changelog).await;
-    f.session.set_follower(true);
+    f.session.set_frontend(1);
     f.engine.fail_incr(IncrFailure::WindowNotReady);
     let error = f.error(bounded).await;
     assert_eq!(error.code, 5100);
