@@ -13,7 +13,6 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use crate::engine::Protocol;
 use crate::error::SqlError;
 
 /// What a connection does at the moment.
@@ -34,7 +33,6 @@ pub(crate) struct Process {
     pub(crate) id: u64,
     pub(crate) user: String,
     pub(crate) host: String,
-    pub(crate) protocol: Protocol,
     pub(crate) login_ms: i64,
     running: Mutex<Running>,
     closed: CancellationToken,
@@ -106,12 +104,11 @@ impl Drop for Listed {
 }
 
 impl Processes {
-    pub(crate) fn open(self: &Arc<Self>, id: u64, user: &str, host: &str, protocol: Protocol, now_ms: i64) -> Listed {
+    pub(crate) fn open(self: &Arc<Self>, id: u64, user: &str, host: &str, now_ms: i64) -> Listed {
         let connection = Arc::new(Process {
             id,
             user: user.to_owned(),
             host: host.to_owned(),
-            protocol,
             login_ms: now_ms,
             running: Mutex::new(Running { since_ms: now_ms, ..Running::default() }),
             closed: CancellationToken::new(),

@@ -51,7 +51,7 @@ impl Session {
     pub(crate) fn new(engine: Arc<Engine>, id: u64, user: &str, client_ip: &str, protocol: Protocol) -> Self {
         let variables = Variables::new(engine.config(), &engine.globals.read());
         let now = engine.config().clock.now_ms();
-        let listed = engine.processes.open(id, user, client_ip, protocol, now);
+        let listed = engine.processes.open(id, user, client_ip, now);
         Self {
             engine,
             id,

@@ -91,9 +91,6 @@ async fn a_limit_on_selects_holds_where_none_is_written() {
     assert_eq!(f.rows("SELECT count(*) FROM numbers(\"number\" = \"5\")").await, ["5"]);
 }
 
-/// A query that waits for a load which never ends.
-const WAITING: &str = "SELECT * FROM t@incr()";
-
 async fn with_open_load(f: &mut Fixture) -> crate::txn::LoadTxn {
     f.run("CREATE TABLE t (k INT NOT NULL) UNIQUE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 1 PROPERTIES (\"replication_num\" = \"1\", \"changelog.enable\" = \"true\", \"changelog.need_historical_value\" = \"true\"); INSERT INTO t VALUES (1); SET change_visible_timeout_ms = 1000000").await;
     let spec = crate::engine::LoadSpec { db: "d".to_owned(), table: "t".to_owned(), ..Default::default() };

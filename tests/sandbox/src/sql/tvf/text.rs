@@ -134,7 +134,7 @@ impl<'a> Rows<'a> {
     }
 
     /// Appends one row; a column without a value is NULL.
-    pub(super) fn push<'v>(&mut self, value: impl Fn(usize) -> Option<&'v str>) -> std::result::Result<(), Stop> {
+    pub(super) fn push<'v>(&mut self, value: impl Fn(usize) -> Option<&'v str>) -> Result<(), Stop> {
         let own = self.file_columns();
         for (i, builder) in self.builders.iter_mut().enumerate() {
             let text = match i.checked_sub(own) {
@@ -148,7 +148,7 @@ impl<'a> Rows<'a> {
         if self.rows >= BATCH_ROWS || self.bytes >= BATCH_BYTES { self.flush() } else { Ok(()) }
     }
 
-    pub(super) fn flush(&mut self) -> std::result::Result<(), Stop> {
+    pub(super) fn flush(&mut self) -> Result<(), Stop> {
         if self.rows == 0 {
             return Ok(());
         }
@@ -169,7 +169,7 @@ fn next_record<R: Read>(records: &mut CsvRecords<R>, options: &CsvOptions) -> io
 }
 
 /// Names of the columns of a file: `c1..cn`, or the first line.
-pub(super) fn csv_names(input: impl Read, properties: &S3Properties) -> std::result::Result<Vec<String>, Stop> {
+pub(super) fn csv_names(input: impl Read, properties: &S3Properties) -> Result<Vec<String>, Stop> {
     let options = &properties.csv;
     let named = matches!(properties.format, Format::Csv { header_lines } if header_lines > 0);
     let mut records = CsvRecords::new(input);
@@ -191,11 +191,7 @@ pub(super) fn csv_names(input: impl Read, properties: &S3Properties) -> std::res
 }
 
 /// Reads all rows of a file. Missing fields are NULL, further ones are passed over.
-pub(super) fn read_csv(
-    input: impl Read,
-    properties: &S3Properties,
-    rows: &mut Rows<'_>,
-) -> std::result::Result<(), Stop> {
+pub(super) fn read_csv(input: impl Read, properties: &S3Properties, rows: &mut Rows<'_>) -> Result<(), Stop> {
     let options = &properties.csv;
     let mut skip = match properties.format {
         Format::Csv { header_lines } if header_lines > 0 => header_lines,
@@ -229,9 +225,9 @@ pub(super) fn read_csv(
 pub(super) fn json_documents(
     input: impl Read,
     properties: &S3Properties,
-    mut document: impl FnMut(&str) -> std::result::Result<bool, Stop>,
-) -> std::result::Result<(), Stop> {
-    fn utf8(bytes: &[u8]) -> std::result::Result<&str, Stop> {
+    mut document: impl FnMut(&str) -> Result<bool, Stop>,
+) -> Result<(), Stop> {
+    fn utf8(bytes: &[u8]) -> Result<&str, Stop> {
         std::str::from_utf8(bytes).map_err(|_| Stop::quality("the text of a json file is not utf8"))
     }
     if properties.json.by_line {
@@ -257,7 +253,7 @@ pub(super) fn json_documents(
 }
 
 /// Names of the columns of a JSON file: the last steps of jsonpaths, or the keys of the first row.
-pub(super) fn json_names(input: impl Read, properties: &S3Properties) -> std::result::Result<Vec<String>, Stop> {
+pub(super) fn json_names(input: impl Read, properties: &S3Properties) -> Result<Vec<String>, Stop> {
     if !properties.json.paths.is_empty() {
         return properties.json.paths.iter().map(|path| json::column_name(path).map_err(Stop::quality)).collect();
     }
@@ -272,11 +268,7 @@ pub(super) fn json_names(input: impl Read, properties: &S3Properties) -> std::re
 }
 
 /// Reads all rows of a JSON file.
-pub(super) fn read_json(
-    input: impl Read,
-    properties: &S3Properties,
-    rows: &mut Rows<'_>,
-) -> std::result::Result<(), Stop> {
+pub(super) fn read_json(input: impl Read, properties: &S3Properties, rows: &mut Rows<'_>) -> Result<(), Stop> {
     let names: Vec<String> =
         rows.schema.fields().iter().take(rows.file_columns()).map(|field| field.name().clone()).collect();
     let reader = json::RowReader::new(&names, &properties.json.paths).map_err(Stop::quality)?;
