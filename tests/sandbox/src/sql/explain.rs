@@ -1,6 +1,7 @@
 //! EXPLAIN: the plan of a query in Doris's words.
 
 use datafusion::logical_expr::{Expr, JoinType, LogicalPlan};
+use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::cursor::Cursor;
 use super::output::text_rows;
@@ -50,7 +51,7 @@ pub(super) async fn run(session: &Session, cursor: &mut Cursor<'_>) -> Result<St
     }
     cursor.eat("VERBOSE");
     cursor.eat("PLAN");
-    if !cursor.is_word("SELECT") && !cursor.is_word("WITH") && !cursor.peek().is_some_and(|t| t.to_string() == "(") {
+    if !cursor.is_word("SELECT") && !cursor.is_word("WITH") && cursor.peek() != Some(&Token::LParen) {
         return Err(SqlError::not_served(format!("EXPLAIN {}", cursor.rest())));
     }
     let tokens = &cursor.tokens[cursor.at..];
