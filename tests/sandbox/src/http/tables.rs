@@ -104,7 +104,9 @@ fn type_description(ty: &DorisType) -> Value {
             described["precision"] = (*precision).into();
             described["scale"] = (*scale).into();
         }
-        DorisType::DateTime(scale) => described["scale"] = (*scale).into(),
+        DorisType::DateTime(scale) | DorisType::Time(scale) | DorisType::TimestampTz(scale) => {
+            described["scale"] = (*scale).into();
+        }
         DorisType::Char(length) | DorisType::Varchar(length) => described["length"] = (*length).into(),
         DorisType::Array(item) => {
             described["contains_null"] = true.into();
