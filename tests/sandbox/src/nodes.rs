@@ -120,8 +120,11 @@ impl NodeServers {
                 tracing::warn!(%error, address = %port.address(), "a stopped node cannot keep its port");
             }
         }
-        // Sessions of a process that is gone.
+        // Sessions and results of a process that is gone.
         self.member().sessions.close_all();
+        if let NodeId::Be(number) = self.shared.node {
+            self.shared.flight_results.forget(number);
+        }
         self.shared.web_sessions.clear();
     }
 

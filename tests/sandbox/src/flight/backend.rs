@@ -87,8 +87,9 @@ impl Backend {
         let own = self.number();
         let asked = handle.port.checked_sub(BRPC_PORT);
         let local = handle.host == self.shared.host && asked == Some(own);
-        let backends = self.shared.engine.topology().backends.len();
-        if !local && (handle.host != self.shared.host || asked.is_none_or(|b| b >= backends)) {
+        let backends = self.shared.engine.topology().backends;
+        let reached = asked.and_then(|b| backends.get(b)).is_some_and(|node| node.alive);
+        if !local && (handle.host != self.shared.host || !reached) {
             return Err(handle.remote_error("error=Connection refused, error_text=[E111]Fail to connect", 0));
         }
         let now_ms = self.shared.engine.config().clock.now_ms();

@@ -156,6 +156,12 @@ impl FlightResults {
         }
     }
 
+    /// Drops what a backend held that is gone.
+    pub fn forget(&self, backend: usize) {
+        self.waiting.lock().retain(|_, p| p.holder != Holder::Be(backend));
+        self.changed.send_modify(|n| *n += 1);
+    }
+
     /// Cancels results that nobody fetched in time.
     pub fn sweep(&self, now_ms: i64) {
         let mut waiting = self.waiting.lock();

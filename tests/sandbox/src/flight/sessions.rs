@@ -30,6 +30,8 @@ pub(crate) struct FlightSession {
     statement: Mutex<Unread>,
     /// Cancelled when the connection ends.
     closed: CancellationToken,
+    /// Cancelled by KILL.
+    killed: CancellationToken,
     /// Commands that run or wait.
     busy: AtomicUsize,
     active_ms: AtomicI64,
@@ -73,12 +75,13 @@ impl FlightSession {
             active_ms: AtomicI64::new(context.engine.config().clock.now_ms()),
             wait_timeout_s: AtomicU64::new(number("wait_timeout")),
             query_timeout_s: AtomicU64::new(number("query_timeout")),
-            context: tokio::sync::Mutex::new(context),
             prepared: Mutex::default(),
             statement: Mutex::default(),
             closed: CancellationToken::new(),
+            killed: context.listed.process.closed(),
             busy: AtomicUsize::new(0),
             slot: Mutex::new(Some(slot)),
+            context: tokio::sync::Mutex::new(context),
         }
     }
 
@@ -118,6 +121,11 @@ impl FlightSession {
         let timeout_ms = i64::try_from(self.wait_timeout_s.load(Ordering::Relaxed).saturating_mul(1000));
         let idle_ms = now_ms - self.active_ms.load(Ordering::Relaxed);
         self.busy.load(Ordering::Relaxed) == 0 && timeout_ms.is_ok_and(|timeout| idle_ms > timeout)
+    }
+
+    /// Ended by KILL CONNECTION.
+    pub fn is_killed(&self) -> bool {
+        self.killed.is_cancelled()
     }
 
     /// Told when the connection ends.

@@ -22,6 +22,7 @@ use crate::faults::{Action, Fault, Site};
 use crate::sandbox::Sandbox;
 use crate::testing::{builder, sandbox};
 
+mod cluster;
 mod dying;
 mod governance;
 mod metadata;

@@ -90,7 +90,7 @@ impl Tokens {
         let mut gone = Vec::new();
         let mut changed = false;
         for (name, token) in &mut self.by_token {
-            if token.session.as_ref().is_some_and(|s| s.is_idle(now_ms)) {
+            if token.session.as_ref().is_some_and(|s| s.is_killed() || s.is_idle(now_ms)) {
                 if let Some(session) = token.session.take() {
                     session.end();
                 }
@@ -111,13 +111,18 @@ impl Tokens {
     }
 }
 
-fn limits(engine: &Engine) -> Limits {
+fn limits(engine: &Engine, user: &str) -> Limits {
     let config = &engine.config().flight;
     Limits {
         total: config.qe_max_connection,
-        user: config.max_user_connections,
+        user: connections_of(engine, user),
         flight: config.flight_connections(engine.profile()),
     }
+}
+
+/// `max_user_connections` of a user.
+fn connections_of(engine: &Engine, user: &str) -> usize {
+    engine.users.max_connections(user).unwrap_or(engine.config().flight.max_user_connections)
 }
 
 impl FlightSessions {
@@ -149,7 +154,7 @@ impl FlightSessions {
         if governance == Governance::OnePool {
             let slot = engine
                 .connections
-                .admit(user, true, limits(engine))
+                .admit(user, true, limits(engine, user))
                 .map_err(|limit| Status::resource_exhausted(limit.to_string()))?;
             let mut context = engine.open_session(user, address, Protocol::Flight);
             context.set_frontend(self.frontend);
@@ -160,7 +165,7 @@ impl FlightSessions {
         tokens.touch(&name);
         if governance != Governance::OnePool {
             let config = &engine.config().flight;
-            tokens.evict(config.max_user_connections / 2, |t| t.user == user);
+            tokens.evict(connections_of(engine, user) / 2, |t| t.user == user);
             tokens.evict(config.cache_size(engine.profile()), |_| true);
         }
         drop(tokens);
@@ -242,7 +247,7 @@ impl FlightSessions {
         let (user, address) = (token.user.clone(), token.address.clone());
         let slot = match Governance::of(engine.profile()) {
             Governance::SeparatePool => {
-                let max = limits(engine).flight;
+                let max = limits(engine, &user).flight;
                 let own = Limits { total: max, user: usize::MAX, flight: usize::MAX };
                 engine.flight_connections.admit(&user, true, own).map_err(|limit| {
                     Status::internal(format!(
@@ -255,7 +260,7 @@ impl FlightSessions {
             }
             Governance::TokenCache | Governance::OnePool => engine
                 .connections
-                .admit(&user, true, limits(engine))
+                .admit(&user, true, limits(engine, &user))
                 .map_err(|_| Status::internal("IllegalArgumentException: Reach limit of connections"))?,
         };
         let mut context = engine.open_session(&user, &address, Protocol::Flight);
@@ -286,23 +291,6 @@ impl FlightSessions {
             session.end();
         }
         self.tell();
-    }
-
-    /// Ends the connection of this id (`KILL CONNECTION`); false when there is none.
-    pub fn kill(&self, engine: &Engine, connection: u64) -> bool {
-        let mut tokens = self.tokens.lock();
-        let of = |t: &Token| t.session.as_ref().is_some_and(|s| s.id == connection);
-        let Some(name) = tokens.by_token.iter().find(|(_, t)| of(t)).map(|(name, _)| name.clone()) else {
-            return false;
-        };
-        if Governance::of(engine.profile()) == Governance::OnePool {
-            tokens.remove(&name);
-        } else if let Some(session) = tokens.by_token.get_mut(&name).and_then(|t| t.session.take()) {
-            session.end();
-        }
-        drop(tokens);
-        self.tell();
-        true
     }
 
     /// Ends connections that were idle too long and tokens that are too old.

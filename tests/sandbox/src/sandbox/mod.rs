@@ -218,11 +218,6 @@ impl Sandbox {
         self.cluster.frontends.iter().flat_map(|member| member.sessions.connections()).collect()
     }
 
-    /// Ends a Flight connection as KILL CONNECTION does; false when there is none of this id.
-    pub fn kill_flight_connection(&self, id: u64) -> bool {
-        self.cluster.frontends.iter().any(|member| member.sessions.kill(self.engine(), id))
-    }
-
     /// Number of Flight results that nobody has fetched.
     pub fn unfetched_results(&self) -> usize {
         self.cluster.flight_results.len()

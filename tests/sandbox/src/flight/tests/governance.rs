@@ -238,10 +238,14 @@ async fn a_killed_connection_is_gone() {
         let mut client = login(&s).await;
         assert!(works(&mut client).await);
         let id = s.flight_connections()[0];
-        assert!(s.kill_flight_connection(id) && !s.kill_flight_connection(id));
+        s.execute(&format!("KILL QUERY {id}")).await.expect("nothing runs");
+        assert!(works(&mut client).await, "the connection lives on");
+        s.execute(&format!("KILL CONNECTION {id}")).await.expect("kill");
         let error = refused(&mut client, "SHOW DATABASES").await;
         let code = if profile == Profile::V2_1 { Code::Internal } else { Code::Unauthenticated };
         assert_eq!(error.code(), code, "{profile}");
+        assert!(s.flight_connections().is_empty());
+        assert!(s.execute(&format!("KILL {id}")).await.is_err(), "unknown by now");
     }
 }
 
