@@ -104,10 +104,21 @@ if ! cmp --silent "$clients/requirements.txt" "$venv/requirements.txt"; then
     cp "$clients/requirements.txt" "$venv/requirements.txt"
 fi
 venv=$(cd "$venv" && pwd)
-for client in adbc_client pymysql_client sqlalchemy_client mcp_client; do
-    PYTHONDONTWRITEBYTECODE=1 "$venv/bin/python" -W ignore "$clients/$client.py"
-    pass "$client.py"
+for script in adbc_client pymysql_client sqlalchemy_client mcp_client; do
+    PYTHONDONTWRITEBYTECODE=1 "$venv/bin/python" -W ignore "$clients/$script.py"
+    pass "$script.py"
 done
+
+# dbt: the second build runs the incremental model on what is there and replaces the others.
+dbt() { "$venv/bin/dbt" --quiet "$@" --project-dir "$work/dbt" --profiles-dir "$work/dbt" --target-path "$work/dbt/target" --log-path "$work/dbt/logs"; }
+cp -r "$clients/dbt" "$work/dbt"
+dbt build || fail "dbt build" "$(tail -50 "$work/dbt/logs/dbt.log")"
+contains "dbt build: seed, table, incremental model, view and their tests (F.4, I)" \
+    "$(sql dbt -e 'SELECT * FROM by_customer ORDER BY customer')" $'ann\t2\t15.5'
+printf '4,cid,30,2024-01-04\n' >>"$work/dbt/seeds/orders.csv"
+dbt build || fail "dbt build again" "$(tail -50 "$work/dbt/logs/dbt.log")"
+contains "dbt build again" "$(sql dbt -e 'SELECT count(*) FROM orders_so_far')" "4"
+contains "a view reads through" "$(sql dbt -e 'SELECT id FROM big_orders ORDER BY id')" $'1\n2\n4'
 
 # The binary
 kill -TERM "$server"

@@ -21,6 +21,7 @@
 //! | `http METHOD fe\|be\|URL PATH` | `> header: value`, `< body line` | see below |
 //! | `load fe\|be DATABASE.TABLE` | the same; a Stream Load with the usual headers | see below |
 //! | `object BUCKET/KEY [ENCODING]` | lines of an object for S3; not counted | |
+//! | `arm PATH` | JSON for the sandbox's admin endpoint, `/faults` above all; not counted | |
 //! | `advance MILLISECONDS` | moves the clock; not counted | |
 //!
 //! Answers of HTTP: `status N`, `header NAME GLOB`, `body GLOB`, `keys A B …` (top-level keys in their order),
@@ -56,7 +57,7 @@ pub struct Record {
 impl Record {
     /// Whether it asserts something of the reference, as opposed to preparing for that.
     pub fn counts(&self) -> bool {
-        !matches!(self.verb.as_str(), "setup" | "let" | "object" | "advance")
+        !matches!(self.verb.as_str(), "setup" | "let" | "object" | "arm" | "advance")
     }
 
     pub fn sql(&self) -> String {

@@ -12,6 +12,7 @@ use doris_sandbox::{FlightConfig, Profile, Sandbox};
 use super::flight::Flight;
 use super::mysql::Mysql;
 use super::record::{File, Record};
+use super::wire::{self, Request};
 use super::{body, http, matching};
 
 /// Administrator of every sandbox of the suite.
@@ -111,12 +112,14 @@ impl Run {
             .user(USER)
             .password(PASSWORD)
             .profile(profile)
+            .admin_port(0)
             .seed_sql(format!("CREATE DATABASE {DATABASE}"));
         // What is due after a while is due on the machine's clock: the suite does not move while it waits.
         if !file.settings.iter().any(|(name, _)| name == "clock") {
             builder = builder.clock(Arc::clone(&clock) as _);
         }
         let mut flight = FlightConfig::default();
+        let mut frontends = 1;
         for (name, value) in &file.settings {
             let number = || value.parse::<u64>().map_err(|e| format!("{name}: {e}"));
             builder = match name.as_str() {
@@ -124,6 +127,11 @@ impl Run {
                 "precommit_timeout" => builder.precommit_timeout(Duration::from_secs(number()?)),
                 "max_running_transactions" => builder.max_running_transactions(number()? as usize),
                 "clock" if value == "system" => builder,
+                "frontends" => {
+                    frontends = number()? as usize;
+                    builder.frontends(frontends)
+                }
+                "backends" => builder.backends(number()? as usize),
                 "flight_token_cache_size" => {
                     flight.token_cache_size = Some(number()? as usize);
                     builder
@@ -150,19 +158,33 @@ impl Run {
         let sandbox = builder.flight(flight).start().await.map_err(|e| e.to_string())?;
         let s3 = S3Endpoint::start(S3Settings::default()).await.map_err(|e| e.to_string())?;
         let addresses = sandbox.addresses();
-        let variables = [
+        let admin = sandbox.admin_address().ok_or("no admin endpoint")?;
+        let mut variables: BTreeMap<String, String> = [
             ("fe", addresses.fe_http),
             ("be", addresses.be_http),
             ("mysql", addresses.mysql),
             ("fe_flight", addresses.fe_flight),
             ("be_flight", addresses.be_flight),
             ("s3", s3.address()),
+            ("admin", admin),
         ]
         .into_iter()
         .flat_map(|(name, address)| {
             [(name.to_owned(), address.to_string()), (format!("{name}_port"), address.port().to_string())]
         })
         .collect();
+        for length in [128, 129, 256, 257] {
+            variables.insert(format!("letters_{length}"), "x".repeat(length));
+        }
+        for count in [9_999, 10_001] {
+            let list: Vec<String> = (0..count).map(|i| i.to_string()).collect();
+            variables.insert(format!("ints_{count}"), list.join(","));
+        }
+        for number in 1..frontends {
+            let other = sandbox.frontend(number).addresses();
+            variables.insert(format!("fe{number}"), other.fe_http.to_string());
+            variables.insert(format!("mysql{number}"), other.mysql.to_string());
+        }
         Ok(Self { sandbox, variables, clock, s3, mysql: HashMap::new(), flight: HashMap::new() })
     }
 
@@ -173,6 +195,13 @@ impl Run {
             "advance" => {
                 self.clock.advance(record.arguments.trim().parse().map_err(|e| format!("{e}"))?);
                 Ok(())
+            }
+            "arm" => {
+                let body = record.input.join("\n").into_bytes();
+                let headers = vec![("content-length".to_owned(), body.len().to_string())];
+                let request = Request { method: "POST", path: record.arguments.trim(), headers, body };
+                let answer = wire::send(self.address("admin")?, request).await.map_err(|e| e.to_string())?;
+                if answer.status == 200 { Ok(()) } else { Err(format!("{answer:?}")) }
             }
             "object" => {
                 let [path, how @ ..] = words.as_slice() else { return Err("object BUCKET/KEY [ENCODING]".to_owned()) };
@@ -226,6 +255,9 @@ impl Run {
     }
 
     fn fill(&self, text: &str) -> String {
+        if !text.contains('$') {
+            return text.to_owned();
+        }
         let mut text = text.to_owned();
         // Longer names first: `$fe` must not eat the start of `$fe_port`.
         for (name, value) in self.variables.iter().rev() {
