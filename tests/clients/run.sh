@@ -120,6 +120,32 @@ dbt build || fail "dbt build again" "$(tail -50 "$work/dbt/logs/dbt.log")"
 contains "dbt build again" "$(sql dbt -e 'SELECT count(*) FROM orders_so_far')" "4"
 contains "a view reads through" "$(sql dbt -e 'SELECT id FROM big_orders ORDER BY id')" $'1\n2\n4'
 
+# TLS (A.2, D.1, F.1), several nodes (A.5) and faults, on a sandbox of its own
+"$binary" --user admin --password 's3cret:x' --tls all --tls-ca-out "$work/ca.pem" --frontends 2 --backends 2 \
+    --admin-port 0 >"$work/ready" &
+second=$!
+trap 'kill "$server" "$second" 2>/dev/null || true; rm -rf "$work"' EXIT
+read -r ready <"$work/ready"
+fe=$(address fe_http) https=$(address fe_https) mysql_address=$(address mysql) admin=$(address admin)
+contains "MySQL over TLS" "$(sql --ssl-ca="$work/ca.pem" --ssl-verify-server-cert -e '\s' | grep '^SSL')" "Cipher in use"
+contains "MySQL without TLS is served too" "$(sql --skip-ssl -e 'SELECT 1')" "1"
+contains "HTTPS" "$(curl --silent --cacert "$work/ca.pem" "https://$https/api/health")" '"online_backend_num":2'
+if curl --silent "https://$https/api/health" >/dev/null; then fail "HTTPS" "an unknown authority was trusted"; fi
+pass "HTTPS: an unknown authority is not trusted"
+DORIS_SANDBOX=$ready DORIS_CA="$work/ca.pem" PYTHONDONTWRITEBYTECODE=1 "$venv/bin/python" -W ignore "$clients/tls_client.py"
+pass "tls_client.py"
+sql --skip-ssl -e 'CREATE DATABASE shop; CREATE TABLE shop.t (id INT) DUPLICATE KEY(id) DISTRIBUTED BY HASH(id) BUCKETS 1 PROPERTIES ("replication_num" = "1")'
+printf '1\n2\n' >"$work/ids.csv"
+answer=$(curl --silent --location-trusted --cacert "$work/ca.pem" --user "$auth" --header 'Expect: 100-continue' \
+    --upload-file "$work/ids.csv" "https://$https/api/shop/t/_stream_load")
+contains "a load over HTTPS" "$answer" '"NumberLoadedRows": 2'
+curl --silent --output /dev/null "http://$admin/faults" \
+    --data '{"site": "fe", "when": "/api/health", "action": {"type": "status", "code": 503, "body": "down"}}'
+contains "a fault is shown once" "$(curl --silent --cacert "$work/ca.pem" "https://$https/api/health")" "down"
+contains "and recorded" "$(curl --silent "http://$admin/faults")" '"applied":[{'
+curl --silent --output /dev/null --request POST "http://$admin/nodes/be/1/stop"
+contains "a stopped BE is not alive" "$(sql --skip-ssl -e 'SHOW BACKENDS' | cut -f10 | sort | uniq)" "false"
+
 # The binary
 kill -TERM "$server"
 if wait "$server"; then pass "SIGTERM ends the server with status 0"; else fail "SIGTERM" "exit status $?"; fi
