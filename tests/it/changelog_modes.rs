@@ -8,7 +8,8 @@ const UNIQUE: &str = "CREATE TABLE {db}.t (id INT NOT NULL, v VARCHAR(20)) UNIQU
     DISTRIBUTED BY HASH(id) BUCKETS 3 PROPERTIES ('replication_num' = '1', 'enable_unique_key_merge_on_write' = 'true',
     'changelog.enable' = 'true', 'changelog.need_historical_value' = 'true')";
 
-const OFFSETS: &str = "CREATE TABLE {db}.offsets (consumer_id VARCHAR(256) NOT NULL, offset_timestamp DATETIME NOT NULL,
+const OFFSETS: &str =
+    "CREATE TABLE {db}.offsets (consumer_id VARCHAR(256) NOT NULL, offset_timestamp DATETIME NOT NULL,
     update_time DATETIME(3) NOT NULL) UNIQUE KEY(consumer_id) DISTRIBUTED BY HASH(consumer_id) BUCKETS 1
     PROPERTIES ('replication_num' = '1', 'enable_unique_key_merge_on_write' = 'true')";
 
@@ -64,7 +65,13 @@ async fn from_timestamp_gives_the_changes_since_an_instant_of_the_servers_clock(
     assert_eq!(
         rows,
         [
-            "2 | b | -U", "2 | b2 | +U", "2 | b2 | -U", "2 | b3 | +U", "3 | c | +I", "4 | d | +I", "4 | d | -D",
+            "2 | b | -U",
+            "2 | b2 | +U",
+            "2 | b2 | -U",
+            "2 | b3 | +U",
+            "3 | c | +I",
+            "4 | d | +I",
+            "4 | d | -D",
             "1 | a | -D"
         ]
     );
@@ -116,7 +123,8 @@ async fn metadata_columns_tell_the_commit_of_each_change() {
     cluster.declare(&ctx, "changes", "t", &from(&start, &[metadata])).await;
     let columns = lines(&run(&ctx, "SELECT * FROM changes LIMIT 1").await)[0].split(" | ").count();
     assert_eq!(columns, 6);
-    let sql = "SELECT count(DISTINCT __commit_tso), count(DISTINCT __commit_time) <= 6, bool_and(to_unixtime(__commit_time)
+    let sql =
+        "SELECT count(DISTINCT __commit_tso), count(DISTINCT __commit_time) <= 6, bool_and(to_unixtime(__commit_time)
         = __commit_tso / 262144 / 1000), count(__commit_lsn) FROM changes";
     assert_eq!(lines(&run(&ctx, sql).await), ["6 | true | true | 8"]);
 }

@@ -8,7 +8,7 @@ use datafusion::error::Result;
 use datafusion::prelude::SessionContext;
 use datafusion_doris::client::DorisConnection;
 use datafusion_doris::options::Secret;
-use doris_sandbox::Sandbox;
+use doris_sandbox::{Sandbox, SandboxBuilder};
 
 static DATABASES: AtomicUsize = AtomicUsize::new(0);
 
@@ -47,7 +47,12 @@ impl Cluster {
 
     /// Always a sandbox: for tests that ask for faults or look at what the server saw.
     pub async fn sandbox() -> Self {
-        let sandbox = Sandbox::builder().user("root").password("s3cret").start().await.expect("sandbox starts");
+        Self::of(Sandbox::builder()).await
+    }
+
+    /// A sandbox that is built in a special way.
+    pub async fn of(builder: SandboxBuilder) -> Self {
+        let sandbox = builder.user("root").password("s3cret").start().await.expect("sandbox starts");
         let cluster = Self {
             fenodes: sandbox.fenodes(),
             jdbc_url: sandbox.jdbc_url(),

@@ -6,6 +6,8 @@
 //! time.
 
 mod changelog;
+mod changelog_cases;
+mod changelog_model;
 mod changelog_modes;
 mod cli;
 mod conformance;

@@ -186,21 +186,33 @@ async fn a_sort_or_a_collected_changelog_is_refused() {
 }
 
 #[tokio::test]
-async fn a_growing_table_with_its_snapshot_needs_a_unique_target() {
+async fn a_growing_table_with_its_snapshot_needs_an_exact_snapshot_or_a_unique_target() {
     let cluster = Cluster::start().await;
     cluster
         .doris(
             "CREATE TABLE {db}.log (id INT) DUPLICATE KEY(id) DISTRIBUTED BY HASH(id) BUCKETS 1
              PROPERTIES ('replication_num' = '1', 'changelog.enable' = 'true');
+             CREATE TABLE {db}.keyed (id INT) UNIQUE KEY(id) DISTRIBUTED BY HASH(id) BUCKETS 1 PROPERTIES
+             ('replication_num' = '1', 'enable_unique_key_merge_on_write' = 'true', 'changelog.enable' = 'true');
              CREATE TABLE {db}.copy (id INT) DUPLICATE KEY(id) DISTRIBUTED BY HASH(id) BUCKETS 1
-             PROPERTIES ('replication_num' = '1')",
+             PROPERTIES ('replication_num' = '1');
+             INSERT INTO {db}.log VALUES (1), (1), (2)",
         )
         .await;
     let ctx = cluster.context();
-    cluster.declare(&ctx, "log", "log", &INITIAL).await;
     cluster.declare(&ctx, "copy", "copy", &[]).await;
-    let message = refusal(&ctx, "INSERT INTO copy SELECT id FROM log").await;
+    // Without old values a keyed table is not read as of an instant: its snapshot overlaps with the changes.
+    let mut inserts = INITIAL.to_vec();
+    inserts.push(("source.changelog.increment-type", "append_only"));
+    cluster.declare(&ctx, "keyed", "keyed", &inserts).await;
+    let message = refusal(&ctx, "INSERT INTO copy SELECT id FROM keyed").await;
     assert!(message.contains("UNIQUE KEY") && message.contains("latest"), "{message}");
+    // A table of rows alone is: each row comes once, whenever it was written.
+    let mut bounded = INITIAL.to_vec();
+    bounded.push(("source.scan.bounded-mode", "latest"));
+    cluster.declare(&ctx, "log", "log", &bounded).await;
+    run(&ctx, "INSERT INTO copy SELECT id FROM log").await;
+    assert_eq!(cluster.scalar("SELECT GROUP_CONCAT(id ORDER BY id) FROM {db}.copy").await, "1, 1, 2");
 }
 
 #[tokio::test]

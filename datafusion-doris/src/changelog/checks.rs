@@ -16,19 +16,19 @@ use crate::options::{OnExpired, OptionKey};
 use crate::protocol::Tso;
 use crate::sql::{IncrementType, commit_at_sql, first_change_sql, utc_text};
 
-/// Ends of a window of net changes that are looked at, going back, for one at which nothing was committed.
-const EDGE_TRIES: usize = 5;
+/// Ends of a window of net changes that are looked at in each direction for one at which nothing was committed.
+const EDGE_TRIES: i64 = 5;
 
 impl Reader {
-    /// The last end of `window`, among a few, at which nothing was committed: both rules for bounds agree on it. When
-    /// all of them are busy, the last one; `None` when the window would be empty.
-    pub(super) async fn clear_edge(&self, window: Window) -> Result<Option<i64>> {
+    /// An end for `window` at which nothing was committed, so that both rules for bounds agree on it: a few seconds are
+    /// looked at, back from its end, then on from it up to `latest_ms`. When all of them are busy, its end as it is;
+    /// `None` when there is none to choose yet.
+    pub(super) async fn clear_edge(&self, window: Window, latest_ms: i64) -> Result<Option<i64>> {
         let hidden = self.hidden_names(window).await?;
-        let mut edge_ms = window.end_ms;
-        for _ in 0..EDGE_TRIES {
-            if edge_ms <= window.start_ms {
-                return Ok(None);
-            }
+        let back = (0..EDGE_TRIES).map(|i| window.end_ms - i * 1000).take_while(|edge| *edge > window.start_ms);
+        let on = (1..=EDGE_TRIES).map(|i| window.end_ms + i * 1000).take_while(|edge| *edge <= latest_ms);
+        let mut looked_at = 0;
+        for edge_ms in back.chain(on) {
             let sql = commit_at_sql(&self.spec.table, hidden, edge_ms, first_tso(edge_ms)..first_tso(edge_ms + 1))?;
             let mut rows = self.query_when_visible(&sql).await?;
             let mut found = 0;
@@ -38,9 +38,9 @@ impl Reader {
             if found == 0 {
                 return Ok(Some(edge_ms));
             }
-            edge_ms -= 1000;
+            looked_at += 1;
         }
-        Ok(Some(window.end_ms))
+        Ok((looked_at >= EDGE_TRIES).then_some(window.end_ms))
     }
 
     /// Looks whether changes from `start_ms` on may have been dropped for their age.

@@ -272,7 +272,9 @@ impl Reader {
             };
             self.check_retention(window.start_ms, server_ms).await?;
             if self.spec.increment_type == IncrementType::MinDelta && planner.bound_ms() != Some(window.end_ms) {
-                match self.clear_edge(window).await? {
+                let closed_ms = closed_second(now_ms);
+                let latest_ms = planner.bound_ms().map_or(closed_ms, |bound_ms| closed_ms.min(bound_ms - 1000));
+                match self.clear_edge(window, latest_ms).await? {
                     Some(end_ms) => window.end_ms = end_ms,
                     None => {
                         // Nothing to read until another second is over.
@@ -365,7 +367,7 @@ impl Reader {
         let mut start_ms = closed_second(now_ms);
         if self.spec.increment_type == IncrementType::MinDelta {
             let edges = Window { start_ms: start_ms - 60_000, end_ms: start_ms };
-            start_ms = self.clear_edge(edges).await?.unwrap_or(start_ms);
+            start_ms = self.clear_edge(edges, start_ms).await?.unwrap_or(start_ms);
         }
         let fence = Window { start_ms: start_ms - 1000, end_ms: start_ms };
         let hidden = self.hidden_names(fence).await?;
@@ -389,10 +391,12 @@ impl Reader {
                         }
                         return Ok(hidden);
                     }
-                    Err(error @ Error::Server { .. }) => {
-                        first.get_or_insert(error);
-                    }
-                    Err(error) => return Err(error),
+                    Err(error) => match self.explain(error) {
+                        error @ Error::Server { .. } => {
+                            first.get_or_insert(error);
+                        }
+                        error => return Err(error),
+                    },
                 }
             }
             Err(self.error(match first {

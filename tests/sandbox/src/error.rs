@@ -147,7 +147,9 @@ impl From<LoadError> for SqlError {
     fn from(error: LoadError) -> Self {
         let message = match error {
             // Numbered codes of the BE stay in the text.
-            LoadError::Refused { code_name, message } if code_name.starts_with("E-") => format!("[{code_name}]{message}"),
+            LoadError::Refused { code_name, message } if code_name.starts_with("E-") => {
+                format!("[{code_name}]{message}")
+            }
             LoadError::LabelExists { message, .. } | LoadError::Refused { message, .. } => message,
         };
         let text = message.strip_prefix("TStatus: errCode = 2, detailMessage = ").unwrap_or(&message);

@@ -119,6 +119,22 @@ async fn net_changes_are_paired_by_key_and_their_windows_end_where_nothing_was_c
 }
 
 #[tokio::test(start_paused = true)]
+async fn short_windows_of_net_changes_pass_an_end_that_is_busy() {
+    // A commit at the only end that a window of a second could have.
+    let changes = vec![insert(SECOND + 1_000, 1, "a"), insert(SECOND + 1_500, 2, "b")];
+    let server = FakeServer::new(changes, vec![], Manners::default());
+    let spec = ChangelogSpec {
+        increment_type: IncrementType::MinDelta,
+        max_window: Duration::from_secs(1),
+        start: Some(local("2026-01-01 00:00:10")),
+        ..spec(false, false)
+    };
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    let rows = read_for(&node_of(&server, spec), Duration::from_secs(5)).await;
+    assert_eq!(rows, ["+I1a", "+I2b"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn append_only_gives_inserts_whatever_the_server_sends() {
     let [before, after] = update(START, 2, 2, "b", "b2");
     let changes = vec![insert(START, 1, "a"), before, after, Change { at_ms: START, lsn: 3, op: 1, id: 1, name: "a" }];

@@ -75,7 +75,7 @@ impl Frozen {
         let total: u64 = lengths.iter().sum();
         let target = if total == 0 { 0 } else { target.unwrap_or(total) };
         let mut left = if total == 0 { 0 } else { target % total };
-        let mut count = if total == 0 { 0 } else { usize::try_from(target / total).unwrap_or(usize::MAX) };
+        let mut count = target.checked_div(total).map_or(0, |times| usize::try_from(times).unwrap_or(usize::MAX));
         count = count.saturating_mul(batches.len());
         let mut tail = None;
         for (batch, length) in batches.iter().zip(&lengths) {

@@ -78,12 +78,7 @@ async fn stream_load(
     json(outcome.to_json(shared.profile()) + "\n")
 }
 
-async fn http_stream(
-    State(shared): Ctx,
-    Extension(peer): Extension<Peer>,
-    headers: HeaderMap,
-    body: Body,
-) -> Response {
+async fn http_stream(State(shared): Ctx, Extension(peer): Extension<Peer>, headers: HeaderMap, body: Body) -> Response {
     let outcome = load::http_stream::run(&shared, peer.0.ip().to_string(), &headers, body).await;
     json(outcome.to_json(shared.profile()) + "\n")
 }

@@ -92,6 +92,9 @@ fn clause(
     if cursor.eat_all(&["ENABLE", "FEATURE"]) {
         return enable_feature(cursor, change);
     }
+    if cursor.is_word("ORDER") {
+        not_with_changes(session, change)?;
+    }
     Err(SqlError::not_served(format!("ALTER TABLE ... {}", cursor.rest())))
 }
 

@@ -19,7 +19,9 @@ pub(crate) use load::{abort_load, begin, finish, write};
 pub use manager::TxnManager;
 pub(crate) use manager::TxnView;
 pub(crate) use publish::{Publisher, set_held};
-pub use spec::{LabelState, LoadOutcome, LoadSpec, MergeType, NewKeyBehavior, Overwrite, RefusedRow, TxnRef, UpdateMode};
+pub use spec::{
+    LabelState, LoadOutcome, LoadSpec, MergeType, NewKeyBehavior, Overwrite, RefusedRow, TxnRef, UpdateMode,
+};
 pub(crate) use two_phase::{abort_two_phase, commit_two_phase, label_state};
 
 /// State of a transaction.

@@ -38,7 +38,9 @@ async fn batches_are_as_large_as_the_server_is_told() {
 #[tokio::test]
 async fn a_batch_may_be_larger_than_a_client_takes() {
     let s = sandbox().await;
-    s.execute("CREATE TABLE d.wide (id INT, s STRING) DUPLICATE KEY(id) DISTRIBUTED BY HASH(id) BUCKETS 2").await.expect("table");
+    s.execute("CREATE TABLE d.wide (id INT, s STRING) DUPLICATE KEY(id) DISTRIBUTED BY HASH(id) BUCKETS 2")
+        .await
+        .expect("table");
     let text = "x".repeat(1 << 20);
     let body: String = (0..20).map(|i| format!("{i},{text}\n")).collect();
     let answer = crate::testing::load(&s, "wide", &[("column_separator", ",")], body).await;

@@ -238,6 +238,7 @@ pub(crate) fn defs() -> Vec<Def> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used)]
 mod tests {
     use super::*;
 

@@ -57,11 +57,7 @@ impl Rewriter<'_> {
                     *expr = number(format!("-{digits}"));
                 }
             }
-            Expr::Array(array) => {
-                if array.elem.is_empty() {
-                    *expr = call("__doris_empty_array", vec![]);
-                }
-            }
+            Expr::Array(array) if array.elem.is_empty() => *expr = call("__doris_empty_array", vec![]),
             Expr::Function(function) => self.before_call(function),
             Expr::BinaryOp { op: op @ (BinaryOperator::And | BinaryOperator::Or), .. } => {
                 let op = op.clone();

@@ -37,9 +37,10 @@ async fn windows_read_partitions_and_lose_those_that_are_gone() {
     f.run("TRUNCATE TABLE p PARTITION (p1)").await;
     assert_eq!(f.sorted(&format!("SELECT k, v FROM {DETAIL}")).await, ["11|1", "11|1", "11|9"]);
     assert_eq!(f.rows("SELECT * FROM p FOR TIME AS OF '2024-01-01 00:00:01'").await, ["11|1"]);
-    f.run("INSERT INTO p VALUES (3,3)").await;
+    f.run("INSERT INTO p VALUES (3,3); ALTER TABLE p DROP PARTITION p2; ALTER TABLE p ADD PARTITION p3 VALUES LESS THAN ('30')").await;
+    f.run("INSERT INTO p VALUES (25,25)").await;
     let rows = format!("SELECT k, v, __DORIS_CHANGELOG_OP__ FROM {DETAIL}");
-    assert_eq!(f.sorted(&rows).await, ["11|1|0", "11|1|2", "11|9|3", "3|3|0"]);
+    assert_eq!(f.sorted(&rows).await, ["25|25|0", "3|3|0"]);
     f.run("TRUNCATE TABLE p").await;
     assert!(f.rows(&rows).await.is_empty());
 }
@@ -55,11 +56,13 @@ async fn streams_are_consumed_by_partition() {
     assert_eq!(f.rows("SELECT * FROM s").await, ["2|2"]);
     assert_eq!(f.sorted("SELECT k FROM s@snapshot()").await, ["1", "11"]);
     // A partition younger than the stream is told from its beginning; a truncated one is such.
+    f.run("ALTER TABLE p ADD PARTITION p3 VALUES LESS THAN ('30'); INSERT INTO p VALUES (25,25)").await;
+    assert_eq!(f.sorted("SELECT * FROM s").await, ["25|25", "2|2"]);
     f.run("TRUNCATE TABLE p PARTITION (p2); INSERT INTO p VALUES (12,12)").await;
-    assert_eq!(f.sorted("SELECT * FROM s").await, ["12|12", "2|2"]);
+    assert_eq!(f.sorted("SELECT * FROM s").await, ["12|12", "25|25", "2|2"]);
     let units =
         "SELECT UNIT, CONSUMPTION_STATUS = 'N/A', LAG FROM information_schema.table_stream_consumption ORDER BY UNIT";
-    assert_eq!(f.rows(units).await[1..], ["p2|1|N/A"]);
+    assert_eq!(f.rows(units).await[1..], ["p2|1|N/A", "p3|1|N/A"]);
 }
 
 #[tokio::test]
@@ -119,5 +122,44 @@ async fn models_without_records_are_refused() {
             f.error(&format!("SELECT * FROM {table} FOR VERSION AS OF 1")).await.text(),
             "FOR VERSION/TIME AS OF is only supported on duplicate or unique merge-on-write tables"
         );
+    }
+}
+
+#[tokio::test]
+async fn records_follow_the_columns_of_the_table() {
+    let mut f = Fixture::with_database().await;
+    f.run(&format!("CREATE TABLE q (k INT, v STRING) UNIQUE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 1 {ON})")).await;
+    f.run("INSERT INTO q VALUES (1,'a'),(2,'b')").await;
+    f.clock.advance(1000);
+    f.run("ALTER TABLE q ADD COLUMN n INT DEFAULT '7'; INSERT INTO q VALUES (1,'c',3); DELETE FROM q WHERE k = 2")
+        .await;
+    f.clock.advance(1000);
+    let sql = "SELECT k, v, n, __DORIS_CHANGELOG_OP__ AS op FROM q@incr('startTimestamp'='2024-01-01 00:00:01', \
+               'incrementType'='DETAIL') ORDER BY __DORIS_CHANGELOG_TSO__, __DORIS_CHANGELOG_LSN__, op";
+    assert_eq!(f.rows(sql).await, ["1|a|7|2", "1|c|3|3", "2|b|7|1"]);
+    let past = "SELECT * FROM q FOR TIME AS OF '2024-01-01 00:00:01'";
+    assert_eq!(f.sorted(past).await, ["1|a|7", "2|b|7"]);
+    f.run("ALTER TABLE q DROP COLUMN v").await;
+    assert!(f.error(sql).await.text().contains("Unknown column 'v'"));
+    assert_eq!(f.rows("SELECT * FROM q@incr('incrementType'='DETAIL') LIMIT 1").await[0].split('|').count(), 2);
+    // A column of the same name is another column.
+    f.run("ALTER TABLE q ADD COLUMN v STRING").await;
+    assert_eq!(f.sorted("SELECT k, v FROM q FOR TIME AS OF '2024-01-01 00:00:01'").await, ["1|NULL", "2|NULL"]);
+    for alter in ["MODIFY COLUMN n BIGINT", "RENAME COLUMN n m", "ORDER BY (k, n, v)"] {
+        let error = f.error(&format!("ALTER TABLE q {alter}")).await;
+        assert_eq!(error.text(), "Not allowed to perform current operation on Table With changelog", "{alter}");
+    }
+    f.run("ALTER TABLE q MODIFY COLUMN n COMMENT 'kept'; ALTER TABLE q SET ('changelog.ttl_seconds'='1')").await;
+    assert!(f.rows("SHOW CREATE TABLE q").await[0].contains("\"changelog.ttl_seconds\" = \"1\""));
+    f.clock.advance(5000);
+    assert!(f.rows("SELECT k FROM q@incr('incrementType'='DETAIL')").await.is_empty());
+    assert_eq!(f.error(past).await.text(), "Changelog offset has expired according to changelog.ttl_seconds");
+    // Longer again, what is still there is told again.
+    f.run("ALTER TABLE q SET ('changelog.ttl_seconds'='86400')").await;
+    assert_eq!(f.rows("SELECT k FROM q@incr('incrementType'='DETAIL')").await.len(), 5);
+    f.run("CREATE STREAM s ON TABLE q; INSERT INTO q (k, n) VALUES (5, 5); ALTER TABLE q RENAME r").await;
+    assert_eq!(f.rows("SELECT k FROM s").await, ["5"]);
+    for wrong in ["'changelog.enable'='false'", "'changelog.need_historical_value'='false'"] {
+        f.error(&format!("ALTER TABLE r SET ({wrong})")).await;
     }
 }
