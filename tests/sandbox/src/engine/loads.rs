@@ -20,8 +20,8 @@ impl Engine {
         crate::txn::begin(self, spec)
     }
 
-    /// Writes rows of the schema of [`TableMeta::load_schema`] (columns are matched by name). The rows of the answer were
-    /// not written: the caller counts them as filtered.
+    /// Writes rows of the schema of [`crate::engine::TableMeta::load_schema`] (columns are matched by name). The rows of the
+    /// answer were not written: the caller counts them as filtered.
     ///
     /// # Errors
     /// A NULL in a NOT NULL column, a text longer than its column, or a batch of another schema.
@@ -58,7 +58,7 @@ impl Engine {
         crate::txn::abort_two_phase(self, db, txn)
     }
 
-    /// State of a label; [`TxnState::Unknown`] when no transaction has it.
+    /// State of a label; [`crate::TxnState::Unknown`] when no transaction has it.
     ///
     /// # Errors
     /// 1049 for the database.
