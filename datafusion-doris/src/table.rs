@@ -390,8 +390,7 @@ impl DorisTable {
                     "each row written would be a change to write; use another target",
                 ));
             }
-            let rows_only = changelog.append_only() || changelog.inserts_only();
-            if rows_only && changelog.overlaps() && self.doris.model != Some(KeyModel::Unique) {
+            if changelog.inserts_only() && changelog.overlaps() && self.doris.model != Some(KeyModel::Unique) {
                 return Err(Error::unsupported(
                     what,
                     "rows that are committed while the changelog starts come with the snapshot and as changes, and \

@@ -111,3 +111,15 @@ impl Fixture {
         rows
     }
 }
+
+/// Each expression, selected alone, gives one row that reads like this; all that differ are told at once.
+async fn check(f: &mut Fixture, cases: &[(&str, &str)]) {
+    let mut wrong = Vec::new();
+    for (expr, expected) in cases {
+        let got = f.try_rows(&format!("SELECT {expr}")).await;
+        if got.as_deref() != Ok([(*expected).to_owned()].as_slice()) {
+            wrong.push(format!("{expr}: {got:?}, expected {expected:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

@@ -1,18 +1,7 @@
 //! J.7 and the functions beside it.
 
-use super::Fixture;
+use super::{Fixture, check};
 use crate::engine::Profile;
-
-async fn check(f: &mut Fixture, cases: &[(&str, &str)]) {
-    let mut wrong = Vec::new();
-    for (expr, expected) in cases {
-        let got = f.try_rows(&format!("SELECT {expr}")).await;
-        if got.as_deref() != Ok([(*expected).to_owned()].as_slice()) {
-            wrong.push(format!("{expr}: {got:?}, expected {expected:?}"));
-        }
-    }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-}
 
 #[tokio::test]
 async fn functions_of_texts() {
