@@ -51,6 +51,8 @@ pub(super) struct Rewriter<'a> {
     pub(super) session_function: bool,
     /// Queries around the one that is visited, with it.
     depth: usize,
+    /// Expressions that were written more than once, counted by their parts.
+    copied: usize,
 }
 
 impl<'a> Rewriter<'a> {
@@ -60,7 +62,7 @@ impl<'a> Rewriter<'a> {
         hidden: &'a HashMap<String, Vec<String>>,
         facts: &'a Facts,
     ) -> Self {
-        Self { names, spellings, hidden, facts, session_function: false, depth: 0 }
+        Self { names, spellings, hidden, facts, session_function: false, depth: 0, copied: 0 }
     }
 
     /// Applies everything to a query.

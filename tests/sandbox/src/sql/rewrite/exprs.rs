@@ -10,6 +10,7 @@ use super::ast::{
     args_of, bare_number, binary, call, cast, make_truth, negated, not, null, number, restore_number, take, text,
     written_number,
 };
+use super::size::{check_copied, parts};
 use crate::error::SqlError;
 use crate::types::{DorisType, SessionZone, parse_datetime, parse_time, parse_type};
 
@@ -46,6 +47,13 @@ fn equals(left: Expr, right: Expr) -> Expr {
 }
 
 impl Rewriter<'_> {
+    /// Accounts for an expression that is written `times` times instead of once: such copies within each other would
+    /// grow with their power.
+    fn copies(&mut self, expr: &Expr, times: usize) -> Result<(), SqlError> {
+        self.copied = self.copied.saturating_add(parts(expr).saturating_mul(times.saturating_sub(1)));
+        check_copied(self.copied)
+    }
+
     /// What must be seen before its parts are rewritten.
     pub(super) fn before(&mut self, expr: &mut Expr) -> Result<(), SqlError> {
         match expr {
@@ -143,6 +151,7 @@ impl Rewriter<'_> {
             }
             Expr::Between { expr: inner, negated: no, low, high } => {
                 let (value, low, high) = (take(inner), take(low), take(high));
+                self.copies(&value, 2)?;
                 let inside = binary(
                     binary(value.clone(), BinaryOperator::GtEq, low),
                     BinaryOperator::And,
@@ -160,6 +169,7 @@ impl Rewriter<'_> {
                     // Each is compared as `=` compares, while they are few.
                     1..=64 => {
                         let value = args.remove(0);
+                        self.copies(&value, list.len())?;
                         let terms = std::mem::take(list).into_iter().map(|item| equals(value.clone(), item)).collect();
                         negated(balanced_or(terms), no)
                     }
@@ -197,6 +207,9 @@ impl Rewriter<'_> {
             }
             Expr::Case { operand, conditions, .. } => {
                 let operand = operand.take();
+                if let Some(operand) = &operand {
+                    self.copies(operand, conditions.len())?;
+                }
                 for when in conditions {
                     match &operand {
                         Some(operand) => {

@@ -15,6 +15,9 @@ const CHILDREN: usize = 10_000;
 /// Calls and operators within each other that the executor plans in seconds: its time grows with the third power.
 const PLANNED: usize = 200;
 
+/// Parts of expressions that are copied (`BETWEEN`, short IN lists, `CASE x`), in one query.
+const COPIED: usize = 20_000;
+
 fn too_deep() -> SqlError {
     SqlError::detail(format!("Exceeded the maximum depth of an expression tree ({DEPTH})."))
 }
@@ -113,4 +116,29 @@ pub(super) fn check_query(query: &Query) -> Result<(), SqlError> {
 /// As [`check_query`], of one expression.
 pub(super) fn check_expr(expr: &Expr) -> Result<(), SqlError> {
     check(expr)
+}
+
+/// Number of expressions in an expression, itself included.
+pub(super) fn parts(expr: &Expr) -> usize {
+    struct Count(usize);
+    impl Visitor for Count {
+        type Break = ();
+
+        fn pre_visit_expr(&mut self, _: &Expr) -> ControlFlow<()> {
+            self.0 += 1;
+            ControlFlow::Continue(())
+        }
+    }
+    let mut count = Count(0);
+    // Never breaks.
+    let _ = expr.visit(&mut count);
+    count.0
+}
+
+/// Refuses what the executor could only plan by writing the same expressions over and over.
+pub(super) fn check_copied(copied: usize) -> Result<(), SqlError> {
+    match copied > COPIED {
+        true => Err(SqlError::not_served("conditions on expressions nested so deep within each other")),
+        false => Ok(()),
+    }
 }

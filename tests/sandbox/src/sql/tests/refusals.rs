@@ -417,11 +417,17 @@ async fn depth_and_width_are_bounded_as_on_the_server() {
     assert_eq!(f.rows(&format!("SELECT {} TRUE", "NOT ".repeat(200))).await, ["1"]);
     assert_eq!(f.rows(&chain(2000, "OR")).await, ["1"]);
     assert_eq!(f.rows(&chain(100, "+")).await, ["101"]);
+    assert_eq!(f.rows(&format!("SELECT 1 {}", "BETWEEN 0 AND 2 ".repeat(3))).await, ["1"]);
     for (sql, text) in [
         (nested(3100), "Exceeded the maximum depth of an expression tree (3000)."),
         (format!("SELECT {} TRUE", "NOT ".repeat(3100)), "Exceeded the maximum depth of an expression tree (3000)."),
         (chain(3100, "+"), "Exceeded the maximum depth of an expression tree (3000)."),
         (nested(300), "does not implement more than 200 calls and operators within each other"),
+        (format!("SELECT 1 {}", "BETWEEN 0 AND 2 ".repeat(100)), "does not implement conditions on expressions nested"),
+        (
+            format!("SELECT {}1{}", "CASE ".repeat(40), " WHEN 1 THEN 1 WHEN 2 THEN 3 END".repeat(40)),
+            "does not implement conditions on expressions nested",
+        ),
         (chain(10_001, "OR"), "Exceeded the maximum number of child expressions (10000)."),
         (
             format!("SELECT 1 IN ({})", vec!["1"; 10_001].join(",")),
