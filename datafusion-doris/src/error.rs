@@ -126,6 +126,18 @@ pub enum Error {
         /// What is wrong and what to do.
         reason: String,
     },
+    /// The place where checkpoints are kept failed.
+    #[error("{operation} {object} failed: {source}")]
+    CheckpointStore {
+        /// `listing`, `reading`, `creating`, `writing` or `removing`.
+        operation: &'static str,
+        /// Path or URL.
+        object: String,
+        /// Whether the operation may be repeated.
+        retry: Retry,
+        /// The store's error.
+        source: Source,
+    },
     /// The changelog cannot be read any further.
     #[error("changelog of {table}: {reason}")]
     Changelog {
@@ -137,6 +149,17 @@ pub enum Error {
     /// DataFusion or Arrow failed underneath.
     #[error(transparent)]
     DataFusion(Box<DataFusionError>),
+}
+
+/// Whether what failed may work later, without anybody's doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outlook {
+    /// The same again.
+    Permanent,
+    /// Doris answered with an error of its own, which may be a node that just died or a column that is gone.
+    Unclear,
+    /// A connection or a node was lost, or the server is busy.
+    Passing,
 }
 
 /// What a caller may do after an error.
@@ -154,10 +177,27 @@ impl Error {
     /// What a caller may do now.
     pub fn retry(&self) -> Retry {
         match self {
-            Error::Transport { retry, .. } | Error::StreamLoad { retry, .. } | Error::Transaction { retry, .. } => {
-                *retry
-            }
+            Error::Transport { retry, .. }
+            | Error::StreamLoad { retry, .. }
+            | Error::Transaction { retry, .. }
+            | Error::CheckpointStore { retry, .. } => *retry,
             _ => Retry::Never,
+        }
+    }
+
+    /// Whether work that ended with this error may be done again later, from its beginning.
+    pub fn outlook(&self) -> Outlook {
+        match self {
+            Error::DataFusion(error) => match error.find_root() {
+                DataFusionError::External(inner) => {
+                    inner.downcast_ref::<Error>().map_or(Outlook::Permanent, Error::outlook)
+                }
+                DataFusionError::ObjectStore(_) | DataFusionError::IoError(_) => Outlook::Unclear,
+                _ => Outlook::Permanent,
+            },
+            Error::Server { .. } => Outlook::Unclear,
+            error if error.retry() == Retry::Never => Outlook::Permanent,
+            _ => Outlook::Passing,
         }
     }
 

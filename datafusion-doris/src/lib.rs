@@ -43,7 +43,7 @@ pub mod sql;
 pub mod table;
 pub mod types;
 
-pub use error::{Error, Result, Retry};
+pub use error::{Error, Outlook, Result, Retry};
 pub use factory::DorisTableFactory;
 pub use session::{register, session_context, sql};
 pub use table::{DorisTable, DorisTableBuilder};

@@ -25,7 +25,7 @@ pub(super) enum Progress {
 impl Progress {
     fn position(&self) -> SourcePosition {
         match self {
-            Progress::Start => SourcePosition::Snapshot { start_ms: None },
+            Progress::Start => SourcePosition::START,
             Progress::Changes(planner) => SourcePosition::Changelog { next_ms: planner.next_ms() },
         }
     }
@@ -76,7 +76,7 @@ struct State {
 }
 
 /// Figures of an epoch-wise read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChangelogStatus {
     /// Committed epochs.
     pub epochs: u64,

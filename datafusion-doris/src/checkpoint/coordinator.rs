@@ -212,7 +212,7 @@ mod tests {
         }
 
         fn position(&self) -> SourcePosition {
-            SourcePosition::Snapshot { start_ms: None }
+            SourcePosition::START
         }
 
         fn epoch_committed(&self, epoch: Epoch) {

@@ -19,11 +19,21 @@
 //! This module knows neither Doris nor HTTP. The changelog implements [`EpochSource`], the sink [`EpochSink`], and
 //! [`coordinator::run`] drives both.
 
+pub mod chain;
 pub mod coordinator;
+pub mod fingerprint;
+pub mod record;
+pub mod recovery;
+pub mod store;
+#[cfg(test)]
+mod testing;
 mod types;
 mod whitelist;
 
 pub use coordinator::merge_partitions;
+pub use record::Checkpoint;
+pub use recovery::CommitPermit;
+pub use store::CheckpointStore;
 pub use types::{
     AbortOutcome, Committable, Epoch, EpochSink, EpochSource, Generation, SourceFinder, SourcePosition, WriteOutcome,
 };

@@ -59,13 +59,16 @@ pub struct Committable {
 }
 
 /// Where a source stands: everything up to here was handed out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "phase")]
 pub enum SourcePosition {
-    /// Nothing was read; the changelog will start at `start_ms` (epoch milliseconds) once the snapshot is done.
+    /// The snapshot is not read, or in part; the changelog will start at `start_ms` once it is done.
     Snapshot {
         /// First instant of the changelog that follows, in epoch milliseconds; `None` before it is known.
         start_ms: Option<i64>,
+        /// Tablets of the snapshot that were handed out whole.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        done_tablets: Vec<i64>,
     },
     /// Every change before `next_ms` (epoch milliseconds) was handed out.
     Changelog {
@@ -75,6 +78,9 @@ pub enum SourcePosition {
 }
 
 impl SourcePosition {
+    /// Nothing was begun: where the source starts is still open.
+    pub const START: SourcePosition = SourcePosition::Snapshot { start_ms: None, done_tablets: vec![] };
+
     /// Start of the next changelog window in epoch milliseconds, when the snapshot is behind.
     pub fn changelog_ms(&self) -> Option<i64> {
         match self {

@@ -1,0 +1,508 @@
+//! One chain of records per job, which is both its memory and its fence.
+//!
+//! ```text
+//! checkpoint-000000000001.json  generation 1 begins          checkpoint-000000000004.json  generation 2 takes over
+//! checkpoint-000000000002.json  epoch 1 of it                checkpoint-000000000005.json  epoch 1 of it
+//! checkpoint-000000000003.json  epoch 2 of it                …
+//! ```
+//!
+//! Each record is written under the next number, and only if nobody has taken that number: of two processes that run
+//! the same job, the one that is second at a number knows that the other took over, and can write nothing any more. A
+//! commit needs a record, so it can commit nothing any more either.
+//!
+//! `checkpoint-N.done` says that the loads of record N are visible: a job that starts again long after the server has
+//! forgotten their labels need not ask.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
+
+use chrono::{SecondsFormat, Utc};
+
+use super::fingerprint::Fingerprint;
+use super::record::{Checkpoint, Leftover, SourceState, VERSION};
+use super::store::{CheckpointStore, Created};
+use super::{CommitPermit, Committable, Epoch, Generation, SourcePosition};
+use crate::error::{Error, Result};
+
+/// Epochs of earlier generations that are remembered to be cleaned up.
+const MOST_LEFTOVERS: usize = 16;
+
+/// What a job brings to its chain.
+#[derive(Debug, Clone)]
+pub struct ChainOptions {
+    /// Name of the job.
+    pub job: String,
+    /// Records that are kept, at least 1.
+    pub retain: usize,
+    /// What the job is.
+    pub fingerprint: Fingerprint,
+    /// The sources, in the order of the plan.
+    pub tables: Vec<String>,
+}
+
+/// The newest record of a chain.
+#[derive(Debug, Clone)]
+pub struct Newest {
+    /// Its number.
+    pub seq: u64,
+    /// The record.
+    pub record: Checkpoint,
+    /// Its loads are known to be visible, or it has none.
+    pub settled: bool,
+}
+
+/// What a new record says.
+#[derive(Debug, Clone)]
+pub(super) struct Draft {
+    pub epoch: Epoch,
+    pub sources: Vec<SourceState>,
+    pub previous: Option<Vec<SourceState>>,
+    pub committables: Vec<Committable>,
+    pub to_abort: Vec<Leftover>,
+}
+
+/// What became of writing a record.
+#[derive(Debug)]
+pub(super) enum Appended {
+    /// It is durable.
+    Recorded(CommitPermit),
+    /// Another generation took the number: the reason to end with.
+    Fenced(Error),
+}
+
+/// The chain of a job, as the generation that holds it sees it.
+#[derive(Debug)]
+pub(super) struct Chain {
+    store: Arc<dyn CheckpointStore>,
+    options: ChainOptions,
+    writer: String,
+    seq: u64,
+    record: Checkpoint,
+}
+
+fn record_name(seq: u64) -> String {
+    format!("checkpoint-{seq:012}.json")
+}
+
+fn done_name(seq: u64) -> String {
+    format!("checkpoint-{seq:012}.done")
+}
+
+fn savepoint_name(name: &str) -> String {
+    format!("savepoint-{name}.json")
+}
+
+/// The number in the name of a record (`extension` = `json`) or of a mark.
+fn number(name: &str, extension: &str) -> Option<u64> {
+    let digits = name.strip_prefix("checkpoint-")?.strip_suffix(extension)?.strip_suffix('.')?;
+    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
+}
+
+/// A text that no other process or object has.
+pub(crate) fn unique() -> String {
+    let mut text = format!("{}-", std::process::id());
+    for _ in 0..2 {
+        // Each state has its own random keys.
+        text.push_str(&format!("{:016x}", RandomState::new().build_hasher().finish()));
+    }
+    text
+}
+
+fn now() -> String {
+    Utc::now().to_rfc3339_opts(SecondsFormat::Secs, true)
+}
+
+/// Reads the newest record of a job; `None` when it has none.
+///
+/// # Errors
+/// [`Error::CheckpointStore`]; [`Error::Checkpoint`] when it cannot be understood.
+pub async fn newest(store: &dyn CheckpointStore) -> Result<Option<Newest>> {
+    loop {
+        let names = store.list().await?;
+        let Some(seq) = names.iter().filter_map(|name| number(name, "json")).max() else { return Ok(None) };
+        let name = record_name(seq);
+        // Gone since: others went on meanwhile.
+        let Some(text) = store.read(&name).await? else { continue };
+        let record = Checkpoint::parse(&format!("{}/{name}", store.location()), &text)?;
+        let done = |seq: u64| names.contains(&done_name(seq));
+        let settled = record.committables.is_empty() || done(seq) || record.carried_from.is_some_and(done);
+        return Ok(Some(Newest { seq, record, settled }));
+    }
+}
+
+/// Reads a record that was kept under a name.
+///
+/// # Errors
+/// [`Error::Checkpoint`] when there is none, or it cannot be understood.
+pub async fn savepoint(store: &dyn CheckpointStore, name: &str) -> Result<Checkpoint> {
+    check_savepoint_name(name)?;
+    let object = savepoint_name(name);
+    match store.read(&object).await? {
+        Some(text) => Checkpoint::parse(&format!("{}/{object}", store.location()), &text),
+        None => {
+            let names = store.list().await?;
+            let known: Vec<&str> =
+                names.iter().filter_map(|name| name.strip_prefix("savepoint-")?.strip_suffix(".json")).collect();
+            let known = if known.is_empty() { "none".to_string() } else { known.join(", ") };
+            let reason = format!("there is no savepoint '{name}' in {}; there are: {known}", store.location());
+            Err(Error::Checkpoint { reason })
+        }
+    }
+}
+
+/// # Errors
+/// [`Error::Checkpoint`] for a name that could not be the name of a file everywhere.
+pub(super) fn check_savepoint_name(name: &str) -> Result<()> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    if !name.is_empty() && name.len() <= 100 && name.bytes().all(plain) {
+        return Ok(());
+    }
+    let reason = format!("'{name}' cannot be the name of a savepoint: use letters, digits, '-', '_' and '.'");
+    Err(Error::Checkpoint { reason })
+}
+
+/// The record with which a generation takes over after `newest`.
+fn taking_over(newest: Option<&Newest>, options: &ChainOptions, writer: &str) -> Result<Checkpoint> {
+    let mut claim = Checkpoint {
+        version: VERSION,
+        job: options.job.clone(),
+        chain: unique(),
+        generation: Generation(1),
+        epoch: Epoch(0),
+        writer: writer.to_string(),
+        written_at: now(),
+        sources: options
+            .tables
+            .iter()
+            .map(|table| SourceState { table: table.clone(), position: SourcePosition::START })
+            .collect(),
+        previous: None,
+        committables: vec![],
+        carried_from: None,
+        to_abort: vec![],
+        fingerprint: options.fingerprint.clone(),
+    };
+    let Some(Newest { seq, record: old, settled }) = newest else { return Ok(claim) };
+    check_fits(old, options)?;
+    claim.generation = Generation(old.generation.0 + 1);
+    claim.sources = old.sources.clone();
+    if !old.chain.is_empty() {
+        claim.chain = old.chain.clone();
+        claim.to_abort = old.to_abort.clone();
+        claim.to_abort.push(Leftover { generation: old.generation, epoch: old.epoch.next() });
+        let surplus = claim.to_abort.len().saturating_sub(MOST_LEFTOVERS);
+        claim.to_abort.drain(..surplus);
+    }
+    if !settled {
+        claim.previous = old.previous.clone();
+        claim.committables = old.committables.clone();
+        claim.carried_from = old.carried_from.or(Some(*seq));
+    }
+    Ok(claim)
+}
+
+/// Refuses a record of another job.
+fn check_fits(record: &Checkpoint, options: &ChainOptions) -> Result<()> {
+    record.fingerprint.check(&options.fingerprint, &options.job)?;
+    let tables: Vec<&String> = record.sources.iter().map(|source| &source.table).collect();
+    if tables != options.tables.iter().collect::<Vec<_>>() {
+        let reason = format!(
+            "job {} reads {:?}, but its checkpoint has positions of {tables:?}: begin anew under another job name",
+            options.job, options.tables
+        );
+        return Err(Error::Checkpoint { reason });
+    }
+    Ok(())
+}
+
+impl Chain {
+    /// Takes the chain over: from now on earlier generations can write nothing. A job that is not the one of the
+    /// newest record is refused before that.
+    ///
+    /// # Errors
+    /// [`Error::Checkpoint`] for a record of another job; [`Error::CheckpointStore`].
+    pub async fn claim(store: Arc<dyn CheckpointStore>, options: ChainOptions) -> Result<Self> {
+        let writer = unique();
+        loop {
+            let newest = newest(store.as_ref()).await?;
+            let record = taking_over(newest.as_ref(), &options, &writer)?;
+            let seq = newest.map_or(0, |newest| newest.seq) + 1;
+            let text = record.to_json()?;
+            match store.create(&record_name(seq), text.clone()).await? {
+                Created::Created => return Ok(Self { store, options, writer, seq, record }),
+                Created::Exists => {
+                    // Perhaps by this very attempt, whose answer was lost.
+                    if store.read(&record_name(seq)).await?.as_deref() == Some(&text) {
+                        return Ok(Self { store, options, writer, seq, record });
+                    }
+                }
+            }
+        }
+    }
+
+    /// The newest record of this generation.
+    pub fn record(&self) -> &Checkpoint {
+        &self.record
+    }
+
+    /// Its number.
+    pub fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    /// The next record.
+    pub fn next_record(&self, draft: Draft) -> Checkpoint {
+        let Draft { epoch, sources, previous, committables, to_abort } = draft;
+        Checkpoint {
+            epoch,
+            sources,
+            previous,
+            committables,
+            to_abort,
+            carried_from: None,
+            written_at: now(),
+            ..self.record.clone()
+        }
+    }
+
+    /// Writes `record` under the next number. After an error it may be there or not: ask again with the same record.
+    ///
+    /// # Errors
+    /// [`Error::CheckpointStore`].
+    pub async fn append(&mut self, record: &Checkpoint) -> Result<Appended> {
+        let (seq, text) = (self.seq + 1, record.to_json()?);
+        let name = record_name(seq);
+        if self.store.create(&name, text.clone()).await? == Created::Exists {
+            let found = self.store.read(&name).await?;
+            if found.as_deref() != Some(&text) {
+                return Ok(Appended::Fenced(self.fenced(found.as_deref())));
+            }
+        }
+        self.seq = seq;
+        self.record = record.clone();
+        Ok(Appended::Recorded(CommitPermit::recorded()))
+    }
+
+    /// The right to commit the loads of the newest record.
+    pub fn permit(&self) -> CommitPermit {
+        CommitPermit::recorded()
+    }
+
+    fn fenced(&self, found: Option<&[u8]>) -> Error {
+        let Checkpoint { job, generation, .. } = &self.record;
+        let by = found.and_then(|text| Checkpoint::parse("", text).ok());
+        let by = match &by {
+            Some(other) => format!("generation {} of job {job}, started at {}", other.generation, other.written_at),
+            None => format!("another generation of job {job}"),
+        };
+        Error::Checkpoint {
+            reason: format!(
+                "{by}, took over: this one, generation {generation}, ends and has committed nothing since; run a job \
+                 once, or give each its own name"
+            ),
+        }
+    }
+
+    /// Notes that the loads of the newest record are visible, and removes what is not kept any longer.
+    ///
+    /// # Errors
+    /// [`Error::CheckpointStore`] when the mark cannot be written; a record that cannot be removed is only logged.
+    pub async fn done(&self) -> Result<()> {
+        if !self.record.committables.is_empty() {
+            let mark = format!("generation {}, {}\n", self.record.generation, self.writer);
+            self.store.put(&done_name(self.seq), mark.into_bytes()).await?;
+        }
+        if let Err(error) = self.prune().await {
+            tracing::warn!(job = %self.options.job, %error, "old checkpoints are not removed");
+        }
+        Ok(())
+    }
+
+    async fn prune(&self) -> Result<()> {
+        let retain = u64::try_from(self.options.retain.max(1)).unwrap_or(u64::MAX);
+        let old = |seq: u64| seq.saturating_add(retain) <= self.seq;
+        for name in self.store.list().await? {
+            if number(&name, "json").or_else(|| number(&name, "done")).is_some_and(old) {
+                self.store.delete(&name).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps the newest record under a name, until somebody removes it.
+    ///
+    /// # Errors
+    /// [`Error::CheckpointStore`].
+    pub async fn keep(&self, name: &str) -> Result<()> {
+        check_savepoint_name(name)?;
+        self.store.put(&savepoint_name(name), self.record.to_json()?).await
+    }
+
+    /// The sources of a savepoint of this job.
+    ///
+    /// # Errors
+    /// [`Error::Checkpoint`] when there is none, or it is another job's.
+    pub async fn savepoint(&self, name: &str) -> Result<Vec<SourceState>> {
+        let record = savepoint(self.store.as_ref(), name).await?;
+        check_fits(&record, &self.options)?;
+        Ok(record.sources)
+    }
+
+    /// Where the newest record is, for people.
+    pub fn place(&self) -> String {
+        format!("{}/{}", self.store.location(), record_name(self.seq))
+    }
+
+    /// What to do when the server cannot tell what became of the newest record's loads.
+    pub fn advice(&self) -> String {
+        let first = self.record.carried_from.unwrap_or(self.seq);
+        format!(
+            "if their rows are in the table, write an empty object {}/{}, if they are not, remove {} and all records \
+             after it; then start again",
+            self.store.location(),
+            done_name(first),
+            record_name(first)
+        )
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used)]
+mod tests {
+    use super::super::testing::MemoryStore;
+    use super::*;
+
+    fn options() -> ChainOptions {
+        ChainOptions {
+            job: "j".into(),
+            retain: 2,
+            fingerprint: Fingerprint::from_iter([("query", "q")]),
+            tables: vec!["db.t".into()],
+        }
+    }
+
+    fn at(next_ms: i64) -> Vec<SourceState> {
+        vec![SourceState { table: "db.t".into(), position: SourcePosition::Changelog { next_ms } }]
+    }
+
+    fn load(label: &str) -> Committable {
+        Committable { db: "db".into(), table: "m".into(), label: label.into(), txn_id: None, host: "be".into() }
+    }
+
+    fn draft(epoch: u64, committables: Vec<Committable>) -> Draft {
+        let next_ms = 1000 * i64::try_from(epoch).unwrap();
+        let previous = Some(at(next_ms - 1000));
+        Draft { epoch: Epoch(epoch), sources: at(next_ms), previous, committables, to_abort: vec![] }
+    }
+
+    async fn append(chain: &mut Chain, draft: Draft) -> Appended {
+        let record = chain.next_record(draft);
+        chain.append(&record).await.unwrap()
+    }
+
+    async fn claim(store: &Arc<MemoryStore>) -> Chain {
+        Chain::claim(Arc::clone(store) as Arc<dyn CheckpointStore>, options()).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn first_claim_begins_at_the_start_and_later_ones_go_on() {
+        let store = Arc::new(MemoryStore::default());
+        let mut first = claim(&store).await;
+        assert_eq!((first.seq(), first.record().generation, first.record().epoch), (1, Generation(1), Epoch(0)));
+        assert_eq!(first.record().sources[0].position, SourcePosition::START);
+        assert!(matches!(append(&mut first, draft(1, vec![])).await, Appended::Recorded(_)));
+        let second = claim(&store).await;
+        assert_eq!((second.seq(), second.record().generation, second.record().epoch), (3, Generation(2), Epoch(0)));
+        assert_eq!(second.record().sources, at(1000));
+        assert_eq!(second.record().chain, first.record().chain);
+        assert_eq!(second.record().to_abort, [Leftover { generation: Generation(1), epoch: Epoch(2) }]);
+    }
+
+    #[tokio::test]
+    async fn open_loads_are_carried_over_until_they_are_marked_done() {
+        let store = Arc::new(MemoryStore::default());
+        let mut first = claim(&store).await;
+        append(&mut first, draft(1, vec![load("a")])).await;
+        let second = claim(&store).await;
+        assert_eq!(second.record().committables, [load("a")]);
+        assert_eq!((second.record().carried_from, second.record().previous.as_deref()), (Some(2), Some(&at(0)[..])));
+        let third = claim(&store).await;
+        assert_eq!((third.record().carried_from, third.record().committables.len()), (Some(2), 1));
+        // The first generation says so late.
+        first.done().await.unwrap();
+        let fourth = claim(&store).await;
+        assert!(fourth.record().committables.is_empty() && fourth.record().previous.is_none());
+    }
+
+    #[tokio::test]
+    async fn older_generation_is_fenced_and_told_by_whom() {
+        let store = Arc::new(MemoryStore::default());
+        let mut old = claim(&store).await;
+        let new = claim(&store).await;
+        let Appended::Fenced(error) = append(&mut old, draft(1, vec![load("a")])).await else { panic!("not fenced") };
+        let message = error.to_string();
+        assert!(message.contains("generation 2 of job j") && message.contains("took over"), "{message}");
+        assert_eq!(newest(store.as_ref()).await.unwrap().unwrap().seq, new.seq());
+    }
+
+    #[tokio::test]
+    async fn write_whose_answer_was_lost_is_recognised() {
+        let store = Arc::new(MemoryStore::default());
+        let mut chain = claim(&store).await;
+        store.lose_answers(1);
+        let record = chain.next_record(draft(1, vec![]));
+        assert!(chain.append(&record).await.is_err());
+        assert!(matches!(chain.append(&record).await.unwrap(), Appended::Recorded(_)));
+        assert_eq!(chain.seq(), 2);
+    }
+
+    #[tokio::test]
+    async fn last_records_are_kept_and_savepoints_for_ever() {
+        let store = Arc::new(MemoryStore::default());
+        let mut chain = claim(&store).await;
+        append(&mut chain, draft(1, vec![load("a")])).await;
+        chain.done().await.unwrap();
+        chain.keep("before-upgrade").await.unwrap();
+        for epoch in 2..6 {
+            append(&mut chain, draft(epoch, vec![load("a")])).await;
+            chain.done().await.unwrap();
+        }
+        append(&mut chain, draft(6, vec![load("b")])).await;
+        let mut names = store.list().await.unwrap();
+        names.sort();
+        let expected = [
+            "checkpoint-000000000005.done",
+            "checkpoint-000000000005.json",
+            "checkpoint-000000000006.done",
+            "checkpoint-000000000006.json",
+            "checkpoint-000000000007.json",
+            "savepoint-before-upgrade.json",
+        ];
+        assert_eq!(names, expected);
+        assert_eq!(chain.savepoint("before-upgrade").await.unwrap(), at(1000));
+        let error = chain.savepoint("other").await.unwrap_err().to_string();
+        assert!(error.contains("'other'") && error.contains("before-upgrade"), "{error}");
+        assert!(chain.keep("../x").await.is_err());
+    }
+
+    #[tokio::test]
+    async fn another_job_is_refused_before_it_takes_over() {
+        let store = Arc::new(MemoryStore::default());
+        claim(&store).await;
+        let other = ChainOptions { fingerprint: Fingerprint::from_iter([("query", "r")]), ..options() };
+        let error = Chain::claim(Arc::clone(&store) as _, other).await.unwrap_err().to_string();
+        assert!(error.contains("query: 'q' -> 'r'"), "{error}");
+        let other = ChainOptions { tables: vec!["db.u".into()], ..options() };
+        assert!(Chain::claim(Arc::clone(&store) as _, other).await.is_err());
+        assert_eq!(newest(store.as_ref()).await.unwrap().unwrap().seq, 1, "nothing was written");
+    }
+
+    #[tokio::test]
+    async fn of_many_claims_at_once_each_gets_its_own_number() {
+        let store = Arc::new(MemoryStore::default());
+        let chains = futures::future::join_all((0..8).map(|_| claim(&store))).await;
+        let mut generations: Vec<u64> = chains.iter().map(|chain| chain.record().generation.0).collect();
+        generations.sort_unstable();
+        assert_eq!(generations, (1..=8).collect::<Vec<u64>>());
+    }
+}

@@ -1,0 +1,116 @@
+//! Checkpoints in an object store.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures::TryStreamExt;
+use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions};
+use reqwest::Url;
+
+use super::{CheckpointStore, Created};
+use crate::error::{Error, Result, Retry};
+
+/// Objects below a prefix. The store must know conditional writes (`If-None-Match: *`), as S3 and its kin do.
+#[derive(Debug, Clone)]
+pub struct ObjectStoreCheckpoints {
+    store: Arc<dyn ObjectStore>,
+    prefix: Path,
+    location: String,
+}
+
+impl ObjectStoreCheckpoints {
+    /// Objects of `store` below `prefix`; `location` is what people see.
+    pub fn new(store: Arc<dyn ObjectStore>, prefix: Path, location: impl Into<String>) -> Self {
+        Self { store, prefix, location: location.into() }
+    }
+
+    /// The store of `url`, and in it the directory `directory`; `options` are credentials and settings by the names of
+    /// their environment variables. What is none of these is left alone.
+    ///
+    /// # Errors
+    /// [`Error::Config`] when the URL names no store that this crate knows.
+    pub fn from_url(url: &str, directory: &str, options: impl IntoIterator<Item = (String, String)>) -> Result<Self> {
+        let refused =
+            |reason: String| Error::config("doris.checkpoint.dir", format!("'{url}' cannot be used: {reason}"));
+        let parsed = Url::parse(url).map_err(|error| refused(error.to_string()))?;
+        if !parsed.username().is_empty() || parsed.password().is_some() {
+            let reason = "credentials belong into the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)";
+            return Err(Error::config("doris.checkpoint.dir", reason));
+        }
+        let options = options.into_iter().filter(|(key, _)| key.to_ascii_uppercase().starts_with("AWS_"));
+        let (store, path) =
+            object_store::parse_url_opts(&parsed, options).map_err(|error| refused(error.to_string()))?;
+        let location = format!("{}/{directory}", url.trim_end_matches('/'));
+        Ok(Self::new(store.into(), path.join(directory.to_string()), location))
+    }
+
+    fn path(&self, name: &str) -> Path {
+        self.prefix.clone().join(name)
+    }
+
+    fn failed(&self, operation: &'static str, name: &str, error: object_store::Error) -> Error {
+        use object_store::Error as E;
+        let retry = match &error {
+            E::NotFound { .. }
+            | E::InvalidPath { .. }
+            | E::NotSupported { .. }
+            | E::NotImplemented { .. }
+            | E::PermissionDenied { .. }
+            | E::Unauthenticated { .. }
+            | E::UnknownConfigurationKey { .. } => Retry::Never,
+            _ => Retry::SameLabel,
+        };
+        let object = format!("{}/{name}", self.location);
+        Error::CheckpointStore { operation, object, retry, source: Box::new(error) }
+    }
+}
+
+#[async_trait]
+impl CheckpointStore for ObjectStoreCheckpoints {
+    async fn list(&self) -> Result<Vec<String>> {
+        let objects: Vec<_> = self
+            .store
+            .list(Some(&self.prefix))
+            .try_collect()
+            .await
+            .map_err(|error| self.failed("listing", "", error))?;
+        Ok(objects.iter().filter_map(|object| object.location.filename().map(str::to_string)).collect())
+    }
+
+    async fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        let read = async { self.store.get(&self.path(name)).await?.bytes().await };
+        match read.await {
+            Ok(content) => Ok(Some(content.to_vec())),
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(self.failed("reading", name, error)),
+        }
+    }
+
+    async fn create(&self, name: &str, content: Vec<u8>) -> Result<Created> {
+        let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
+        match self.store.put_opts(&self.path(name), content.into(), options).await {
+            Ok(_) => Ok(Created::Created),
+            Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => {
+                Ok(Created::Exists)
+            }
+            Err(error) => Err(self.failed("creating", name, error)),
+        }
+    }
+
+    async fn put(&self, name: &str, content: Vec<u8>) -> Result<()> {
+        let written = self.store.put(&self.path(name), content.into()).await;
+        written.map(drop).map_err(|error| self.failed("writing", name, error))
+    }
+
+    async fn delete(&self, name: &str) -> Result<()> {
+        match self.store.delete(&self.path(name)).await {
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(self.failed("removing", name, error)),
+        }
+    }
+
+    fn location(&self) -> String {
+        self.location.clone()
+    }
+}

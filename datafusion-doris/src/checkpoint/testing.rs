@@ -1,0 +1,81 @@
+//! A store in memory that fails where it is told to.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+
+use super::store::{CheckpointStore, Created};
+use crate::error::{Error, Result, Retry};
+
+#[derive(Debug, Default)]
+pub(crate) struct MemoryStore {
+    objects: Mutex<BTreeMap<String, Vec<u8>>>,
+    failures: Mutex<(usize, usize)>,
+}
+
+impl MemoryStore {
+    /// The next `times` writes are done, and answered with an error.
+    pub fn lose_answers(&self, times: usize) {
+        self.failures.lock().0 = times;
+    }
+
+    /// The next `times` writes fail.
+    pub fn fail(&self, times: usize) {
+        self.failures.lock().1 = times;
+    }
+
+    fn failure(name: &str) -> Error {
+        let source = Box::new(std::io::Error::other("told to fail"));
+        Error::CheckpointStore { operation: "writing", object: name.into(), retry: Retry::SameLabel, source }
+    }
+
+    fn write<T>(&self, name: &str, work: impl FnOnce(&mut BTreeMap<String, Vec<u8>>) -> T) -> Result<T> {
+        let mut failures = self.failures.lock();
+        if failures.1 > 0 {
+            failures.1 -= 1;
+            return Err(Self::failure(name));
+        }
+        let done = work(&mut self.objects.lock());
+        if failures.0 > 0 {
+            failures.0 -= 1;
+            return Err(Self::failure(name));
+        }
+        Ok(done)
+    }
+}
+
+#[async_trait]
+impl CheckpointStore for MemoryStore {
+    async fn list(&self) -> Result<Vec<String>> {
+        tokio::task::yield_now().await;
+        Ok(self.objects.lock().keys().cloned().collect())
+    }
+
+    async fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        Ok(self.objects.lock().get(name).cloned())
+    }
+
+    async fn create(&self, name: &str, content: Vec<u8>) -> Result<Created> {
+        self.write(name, |objects| {
+            if objects.contains_key(name) {
+                return Created::Exists;
+            }
+            objects.insert(name.to_string(), content);
+            Created::Created
+        })
+    }
+
+    async fn put(&self, name: &str, content: Vec<u8>) -> Result<()> {
+        self.write(name, |objects| drop(objects.insert(name.to_string(), content)))
+    }
+
+    async fn delete(&self, name: &str) -> Result<()> {
+        self.objects.lock().remove(name);
+        Ok(())
+    }
+
+    fn location(&self) -> String {
+        "memory".into()
+    }
+}
