@@ -338,6 +338,7 @@ impl DorisTable {
             columns: self.bound.stored_names(&columns).into(),
             types: self.bound.types(&columns),
             key: key.collect(),
+            hidden: read.hidden_columns.clone(),
             metadata: self.bound.metadata().into(),
             schema,
             snapshot: read.mode == ScanMode::Initial,

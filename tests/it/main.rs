@@ -9,6 +9,7 @@ mod changelog;
 mod changelog_cases;
 mod changelog_model;
 mod changelog_modes;
+mod changelog_schema;
 mod checkpoint_store;
 mod cli;
 mod conformance;

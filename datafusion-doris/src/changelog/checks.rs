@@ -8,6 +8,7 @@ use arrow::datatypes::{DataType, Int64Type};
 use futures::StreamExt;
 
 use super::decode::first_tso;
+use super::drift::explain_refusal;
 use super::reader::Reader;
 use super::retention::{Age, age};
 use super::window::{Window, closed_second};
@@ -106,7 +107,7 @@ impl Reader {
         Ok(first)
     }
 
-    /// Says what an error of a window's statement means for the reader.
+    /// Says what an error of a statement over the table means for the reader.
     pub(super) fn explain(&self, error: Error) -> Error {
         let Error::Server { message, .. } = &error else { return error };
         if message.contains("Changelog offset has expired") {
@@ -115,14 +116,16 @@ impl Reader {
                  'initial', and another consumer id"
             ));
         }
-        if message.contains("Unknown column")
-            && let Some(column) = self.spec.columns.iter().find(|column| message.contains(&format!("'{column}'")))
-        {
-            return self.error(format!(
-                "column '{column}' is read but was dropped or renamed ({message}): declare the table again with the \
-                 columns that are left"
-            ));
-        }
-        error
+        explain_refusal(&self.spec, self.hidden.get(), message).unwrap_or(error)
+    }
+
+    /// The end of waiting for a window whose transactions do not become visible.
+    pub(super) fn not_visible(&self, error: &Error) -> Error {
+        let waited = self.spec.visible_wait_timeout;
+        self.error(format!(
+            "its changes were not visible within {waited:?} ({error}): look for loads of the table that are not ended \
+             (SHOW TRANSACTION), or raise '{}'",
+            OptionKey::VisibleWaitTimeout.as_ref()
+        ))
     }
 }

@@ -71,6 +71,8 @@ struct State {
     wanted_ms: Option<i64>,
     /// When the server's time was last asked for, and what it was.
     asked: Option<(Instant, i64)>,
+    /// When a poll last ended without that question.
+    looked: Option<Instant>,
     epochs: u64,
     rows: u64,
 }
@@ -106,6 +108,7 @@ impl Default for ChangelogControl {
             stop: false,
             wanted_ms: None,
             asked: None,
+            looked: None,
             epochs: 0,
             rows: 0,
         };
@@ -237,6 +240,17 @@ impl ChangelogControl {
         self.state.lock().asked = Some((Instant::now(), now_ms));
     }
 
+    /// Notes a poll that did not ask for the server's time.
+    pub(super) fn looked(&self) {
+        self.state.lock().looked = Some(Instant::now());
+    }
+
+    /// True when the next poll is due for its interval alone: no instant is waited for, and no closed second is left.
+    pub(super) fn polls_by_interval(&self, planner: &WindowPlanner) -> bool {
+        let state = self.state.lock();
+        wanted_ms(&state, planner).is_none() && !has_backlog(&state, planner)
+    }
+
     /// Waits until the next poll is due, or the read is stopped. The first poll is due at once.
     pub(super) async fn poll_due(&self, planner: &WindowPlanner, interval: Duration) {
         loop {
@@ -260,20 +274,26 @@ impl ChangelogControl {
     }
 }
 
+/// An instant that is waited for and that windows have not reached.
+fn wanted_ms(state: &State, planner: &WindowPlanner) -> Option<i64> {
+    planner.bound_ms().or(state.wanted_ms).filter(|wanted| *wanted > planner.next_ms())
+}
+
+/// True when a window of limited length left closed seconds behind it.
+fn has_backlog(state: &State, planner: &WindowPlanner) -> bool {
+    state.asked.is_some_and(|(_, server_ms)| planner.has_backlog(server_ms))
+}
+
 /// When to poll next; `None` = now.
 fn next_poll(state: &State, planner: &WindowPlanner, interval: Duration) -> Option<Instant> {
     let (asked_at, server_ms) = state.asked?;
-    // A window of limited length left closed seconds behind it.
-    if planner.has_backlog(server_ms) {
+    if has_backlog(state, planner) {
         return None;
     }
-    let mut pause = interval;
-    let wanted = planner.bound_ms().or(state.wanted_ms).filter(|wanted| *wanted > planner.next_ms());
-    if let Some(wanted) = wanted {
-        let until_closed = Duration::from_millis(millis_until_closed(wanted, server_ms));
-        pause = pause.min(until_closed.max(SHORTEST_PAUSE));
-    }
-    Some(asked_at + pause)
+    let due = state.looked.unwrap_or(asked_at).max(asked_at) + interval;
+    let Some(wanted) = wanted_ms(state, planner) else { return Some(due) };
+    let until_closed = Duration::from_millis(millis_until_closed(wanted, server_ms));
+    Some(due.min(asked_at + until_closed.max(SHORTEST_PAUSE)))
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use arrow::compute::{
 use arrow::datatypes::{DataType, Field, Int64Type, SchemaRef, TimeUnit};
 use arrow::record_batch::RecordBatch;
 
+use super::drift::check_planned;
 use super::reader::ChangelogSpec;
 use super::row_kind::{ResultColumns, RowKind, constant_kinds, decode_kinds};
 use super::window::Window;
@@ -20,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::options::MetadataColumn;
 use crate::protocol::Tso;
 use crate::scan::Conformer;
-use crate::sql::IncrementType;
+use crate::sql::{HiddenColumns, IncrementType};
 
 /// The zone of `__commit_time`.
 const COMMIT_TIME_ZONE: &str = "UTC";
@@ -52,6 +53,7 @@ pub(super) fn snapshot_rows(
 /// Turns the batches of one window into rows with a change kind.
 pub(super) struct WindowDecoder<'a> {
     spec: &'a ChangelogSpec,
+    hidden: &'a HiddenColumns,
     columns: Option<(SchemaRef, ResultColumns)>,
     conformer: Conformer,
     /// Rows outside of these TSOs belong to other windows; `None`: the server has cut.
@@ -60,7 +62,12 @@ pub(super) struct WindowDecoder<'a> {
 
 impl<'a> WindowDecoder<'a> {
     /// `planned` is checked at once, so that a window without rows is validated too.
-    pub fn new(spec: &'a ChangelogSpec, window: Window, planned: &SchemaRef) -> Result<Self> {
+    pub fn new(
+        spec: &'a ChangelogSpec,
+        hidden: &'a HiddenColumns,
+        window: Window,
+        planned: &SchemaRef,
+    ) -> Result<Self> {
         let tsos = match spec.increment_type {
             // The first half of a net change may carry the timestamp of an earlier commit of its window.
             IncrementType::MinDelta => None,
@@ -68,9 +75,11 @@ impl<'a> WindowDecoder<'a> {
                 Some(first_tso(window.start_ms)..first_tso(window.end_ms))
             }
         };
-        let mut decoder = Self { spec, columns: None, conformer: spec.conformer()?, tsos };
+        let mut decoder = Self { spec, hidden, columns: None, conformer: spec.conformer()?, tsos };
         if !planned.fields().is_empty() {
-            decoder.locate(planned)?;
+            let columns = decoder.locate(planned)?.business.clone();
+            let columns: Vec<&Field> = columns.into_iter().map(|index| planned.field(index)).collect();
+            check_planned(spec, &columns)?;
         }
         Ok(decoder)
     }
@@ -81,7 +90,7 @@ impl<'a> WindowDecoder<'a> {
 
     fn locate(&mut self, schema: &SchemaRef) -> Result<&ResultColumns> {
         if self.columns.as_ref().is_none_or(|(known, _)| known != schema) {
-            let found = ResultColumns::locate(&self.spec.table, schema, self.spec.columns.len())?;
+            let found = ResultColumns::locate(&self.spec.table, schema, self.hidden, self.spec.columns.len())?;
             self.columns = Some((Arc::clone(schema), found));
         }
         match &self.columns {

@@ -25,6 +25,7 @@ use tokio::sync::OnceCell;
 
 use super::control::{ChangelogControl, Work};
 use super::filter::{ChangeFilterState, ChangeFilters};
+use super::idle::IdleWatch;
 use super::offsets::{OffsetTable, Offsets};
 use super::reader::{ChangelogSpec, ReadMetrics, Reader, Warned};
 use super::row_kind::RowKind;
@@ -74,6 +75,7 @@ pub struct DorisChangelogExec {
     control: Arc<ChangelogControl>,
     hidden: Arc<OnceCell<HiddenColumns>>,
     warned: Arc<Warned>,
+    idle: Arc<IdleWatch>,
     /// Where the position is published, if anywhere.
     offsets: Option<Arc<Offsets>>,
     properties: Arc<PlanProperties>,
@@ -125,6 +127,7 @@ impl DorisChangelogExec {
         let schema = Arc::new(spec.schema.project(&projection)?);
         let properties = Self::properties_of(&schema, spec.end.is_some());
         let only_inserts = append_only || spec.increment_type == IncrementType::AppendOnly;
+        let hidden = spec.hidden.clone();
         Ok(Self {
             server,
             spec: Arc::new(spec),
@@ -136,13 +139,15 @@ impl DorisChangelogExec {
             append_only,
             fenodes: Arc::default(),
             control: Arc::default(),
-            hidden: Arc::default(),
+            hidden: Arc::new(OnceCell::new_with(hidden)),
             warned: Arc::default(),
+            idle: Arc::default(),
             offsets: None,
             properties: Arc::new(properties),
             baseline: BaselineMetrics::new(&metrics, 0),
             read_metrics: ReadMetrics {
                 windows: counter("windows"),
+                idle_polls: counter("idle_polls"),
                 visible_wait_retries: counter("visible_wait_retries"),
                 position_ms: MetricBuilder::new(&metrics).gauge("position_ms", 0),
                 lag_ms: MetricBuilder::new(&metrics).gauge("lag_ms", 0),
@@ -189,6 +194,7 @@ impl DorisChangelogExec {
             control: Arc::clone(&self.control),
             hidden: Arc::clone(&self.hidden),
             warned: Arc::clone(&self.warned),
+            idle: Arc::clone(&self.idle),
             offsets: self.offsets.clone(),
             metrics: self.read_metrics.clone(),
         }

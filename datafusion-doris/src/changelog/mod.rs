@@ -21,13 +21,16 @@
 mod checks;
 mod control;
 mod decode;
+mod drift;
 mod exec;
 mod filter;
+mod idle;
 mod offsets;
 mod reader;
 mod retention;
 mod row_kind;
 mod server;
+mod start;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::expect_used)]
 mod tests;

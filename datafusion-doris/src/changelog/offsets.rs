@@ -30,6 +30,8 @@ pub(super) trait OffsetStore: Send + Sync + fmt::Debug {
     async fn read(&self) -> Result<Option<LocalTime>>;
     /// Replaces it.
     async fn write(&self, next: LocalTime) -> Result<()>;
+    /// Whose position it is and where it is kept, for error texts.
+    fn describe(&self) -> String;
 }
 
 /// A row of the offset table, over the MySQL protocol.
@@ -106,6 +108,10 @@ impl OffsetStore for OffsetTable {
         }
     }
 
+    fn describe(&self) -> String {
+        format!("the position of consumer '{}' in {}", self.consumer, self.table)
+    }
+
     async fn write(&self, next: LocalTime) -> Result<()> {
         let mut connection = self.client.connection().await?;
         let output = connection.execute(&self.write_sql(next)).await?.pop().unwrap_or_default();
@@ -125,6 +131,12 @@ pub(super) struct Offsets {
     wanted: watch::Sender<Option<LocalTime>>,
     written: watch::Sender<Option<LocalTime>>,
     task: Mutex<Option<SpawnedTask<()>>>,
+}
+
+impl fmt::Display for Offsets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.store.describe())
+    }
 }
 
 impl Offsets {
@@ -244,6 +256,10 @@ mod tests {
             }
             *self.row.lock() = Some(next);
             Ok(())
+        }
+
+        fn describe(&self) -> String {
+            "the position".into()
         }
     }
 

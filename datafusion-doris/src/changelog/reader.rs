@@ -18,18 +18,20 @@ use tokio::time::Instant;
 
 use super::control::{Armed, ChangelogControl, Piece, Progress, Work};
 use super::decode::{WindowDecoder, first_tso, metadata_field, snapshot_rows};
+use super::drift::check_planned;
+use super::idle::{IdleWatch, Look};
 use super::offsets::Offsets;
 use super::row_kind::RowKind;
 use super::server::{ChangelogServer, Rows};
 use super::visibility;
-use super::window::{Step, Window, WindowPlanner, closed_second, covering_second};
+use super::window::{Step, Window, WindowPlanner, closed_second};
 use crate::checkpoint::{Epoch, EpochSource, SourcePosition};
 use crate::error::{Error, Result};
-use crate::options::{BoundedMode, MetadataColumn, OnExpired, OptionKey};
+use crate::options::{BoundedMode, MetadataColumn, OnExpired};
 use crate::protocol::Tso;
 use crate::scan::Conformer;
 use crate::sql::{ChangelogSelect, HiddenColumns, IncrementType, utc_text};
-use crate::types::{DorisType, LocalTime, ServerZone, TableIdent};
+use crate::types::{DorisType, LocalTime, TableIdent};
 
 /// Statements of one snapshot that are read at the same time.
 const SNAPSHOT_PARALLELISM: usize = 4;
@@ -49,6 +51,8 @@ pub(crate) struct ChangelogSpec {
     pub types: Arc<[DorisType]>,
     /// Key columns of the table, by name.
     pub key: Arc<[String]>,
+    /// The names of the hidden columns; `None`: found by probing.
+    pub hidden: Option<HiddenColumns>,
     /// Metadata columns, which follow `columns`.
     pub metadata: Arc<[MetadataColumn]>,
     /// What the reader gives: the columns read, the metadata, then the change kind.
@@ -110,6 +114,8 @@ impl ChangelogSpec {
 #[derive(Debug, Clone)]
 pub(super) struct ReadMetrics {
     pub windows: Count,
+    /// Polls that a look at the partitions' versions ended.
+    pub idle_polls: Count,
     pub visible_wait_retries: Count,
     /// Position, epoch milliseconds.
     pub position_ms: Gauge,
@@ -146,6 +152,7 @@ pub(super) struct Reader {
     /// The spelling of the hidden columns, found once.
     pub hidden: Arc<tokio::sync::OnceCell<HiddenColumns>>,
     pub warned: Arc<Warned>,
+    pub idle: Arc<IdleWatch>,
     /// Where the position is published, if anywhere.
     pub offsets: Option<Arc<Offsets>>,
     pub metrics: ReadMetrics,
@@ -247,6 +254,10 @@ impl Reader {
 
     /// Waits for the next piece and fixes its end; `None` when the bound is reached.
     async fn next_piece(&self, progress: Progress) -> Result<Option<Armed>> {
+        self.plan_piece(progress).await.map_err(|error| self.explain(error))
+    }
+
+    async fn plan_piece(&self, progress: Progress) -> Result<Option<Armed>> {
         let planner = match progress {
             Progress::Changes(planner) => planner,
             Progress::Start => {
@@ -261,7 +272,9 @@ impl Reader {
         };
         while !planner.is_done() {
             self.control.poll_due(&planner, self.spec.poll_interval).await;
+            let Look::Poll(versions) = self.look(&planner).await else { continue };
             let server_ms = self.server_ms().await?;
+            self.looked(versions, server_ms);
             let now_ms = self.usable(server_ms);
             self.control.asked(now_ms);
             self.metrics.lag_ms.set(usize::try_from(server_ms - planner.next_ms()).unwrap_or_default());
@@ -291,7 +304,7 @@ impl Reader {
     }
 
     /// The server's time, in epoch milliseconds.
-    async fn server_ms(&self) -> Result<i64> {
+    pub(super) async fn server_ms(&self) -> Result<i64> {
         let timer = self.metrics.poll_time.timer();
         let now_ms = self.server.now_ms().await?;
         timer.done();
@@ -299,7 +312,7 @@ impl Reader {
     }
 
     /// The time up to which windows may end when the server's time is `server_ms`.
-    fn usable(&self, server_ms: i64) -> i64 {
+    pub(super) fn usable(&self, server_ms: i64) -> i64 {
         match self.spec.increment_type {
             IncrementType::MinDelta => server_ms - NET_CHANGES_LAG_MS,
             IncrementType::Detail | IncrementType::AppendOnly => server_ms,
@@ -314,7 +327,7 @@ impl Reader {
         match piece {
             Piece::Snapshot(as_of) => self.read_snapshot(as_of, output).await,
             Piece::Window(window) => {
-                self.read_window(window, output).await?;
+                self.read_window(window, output).await.map_err(|error| self.explain(error))?;
                 self.metrics.windows.add(1);
                 Ok(())
             }
@@ -330,96 +343,18 @@ impl Reader {
         self.metrics.position_ms.set(usize::try_from(planner.next_ms()).unwrap_or_default());
     }
 
-    /// Fixes the first window's start, before any snapshot, and where the read ends. True when the start is the kept
-    /// position of the consumer, which goes before the mode: then there is no snapshot.
-    async fn start(&self) -> Result<(WindowPlanner, bool)> {
-        let server_ms = self.server_ms().await?;
-        let zone = match (self.spec.start, self.spec.end, &self.offsets) {
-            (None, None | Some(BoundedMode::Latest), None) => ServerZone::UTC,
-            _ => self.server.time_zone().await?,
-        };
-        let kept_ms = match &self.offsets {
-            Some(offsets) => offsets.start(zone).await?,
-            None => None,
-        };
-        let instant = |time: LocalTime, option: OptionKey| {
-            time.to_epoch_ms(&zone).map_err(|reason| Error::config(option.as_ref(), reason))
-        };
-        let start_ms = match (kept_ms, self.spec.start) {
-            (Some(kept_ms), _) => kept_ms,
-            (None, Some(start)) => instant(start, OptionKey::ScanTimestamp)?,
-            (None, None) => self.start_now(self.usable(server_ms)).await?,
-        };
-        let bound_ms = match self.spec.end {
-            None => None,
-            Some(BoundedMode::Latest) => Some(covering_second(server_ms)),
-            Some(BoundedMode::Timestamp(end)) => Some(instant(end, OptionKey::BoundedTimestamp)?),
-        };
-        let longest_ms = i64::try_from(self.spec.max_window.as_millis()).ok();
-        tracing::debug!(table = %self.spec.table, start_ms, ?kept_ms, ?bound_ms, "changelog starts");
-        let planner = WindowPlanner::new(start_ms).with_bound(bound_ms).with_longest(longest_ms);
-        Ok((planner, kept_ms.is_some()))
-    }
-
-    /// A start at which everything before is visible: reading the second before it waits for the transactions that may
-    /// belong to it.
-    async fn start_now(&self, now_ms: i64) -> Result<i64> {
-        let mut start_ms = closed_second(now_ms);
-        if self.spec.increment_type == IncrementType::MinDelta {
-            let edges = Window { start_ms: start_ms - 60_000, end_ms: start_ms };
-            start_ms = self.clear_edge(edges, start_ms).await?.unwrap_or(start_ms);
-        }
-        let fence = Window { start_ms: start_ms - 1000, end_ms: start_ms };
-        let hidden = self.hidden_names(fence).await?;
-        let mut rows = self.query_when_visible(&self.spec.select(&[], hidden, fence).to_sql()?).await?;
-        while let Some(batch) = rows.batches.next().await {
-            batch?;
-        }
-        Ok(start_ms)
-    }
-
-    /// The spelling of the hidden columns that this server knows, found by a query without rows.
-    pub(super) async fn hidden_names(&self, window: Window) -> Result<&HiddenColumns> {
-        let probe = async || {
-            let mut first = None;
-            for hidden in HiddenColumns::candidates() {
-                let sql = self.spec.select(&[], &hidden, window).probe_sql()?;
-                match self.query_when_visible(&sql).await {
-                    Ok(mut rows) => {
-                        while let Some(batch) = rows.batches.next().await {
-                            batch?;
-                        }
-                        return Ok(hidden);
-                    }
-                    Err(error) => match self.explain(error) {
-                        error @ Error::Server { .. } => {
-                            first.get_or_insert(error);
-                        }
-                        error => return Err(error),
-                    },
-                }
-            }
-            Err(self.error(match first {
-                Some(error) => format!("it cannot be read: {error}"),
-                None => "no spelling of its hidden columns is known".into(),
-            }))
-        };
-        self.hidden.get_or_try_init(probe).await
-    }
-
     /// All rows of now or of a TSO, as inserts; a few statements at a time, in no order.
     async fn read_snapshot(&self, as_of: Option<Tso>, output: &Output) -> Result<()> {
         let statements: Arc<[String]> = self.server.snapshot_statements(as_of).await?.into();
         let next = Arc::new(AtomicUsize::new(0));
         let mut workers = JoinSet::new();
         for _ in 0..SNAPSHOT_PARALLELISM.min(statements.len()) {
-            let (server, spec, output) = (Arc::clone(&self.server), Arc::clone(&self.spec), output.clone());
-            let metrics = self.metrics.clone();
+            let (reader, output) = (self.clone(), output.clone());
             let (statements, next) = (Arc::clone(&statements), Arc::clone(&next));
             workers.spawn(async move {
                 while let Some(sql) = statements.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let rows = server.query(sql).await?;
-                    if !send_snapshot(&spec, rows, &metrics, &output).await? {
+                    let sent = reader.send_snapshot(sql, &output).await;
+                    if !sent.map_err(|error| reader.explain(error))? {
                         break;
                     }
                 }
@@ -437,13 +372,29 @@ impl Reader {
         Ok(())
     }
 
+    /// Sends the rows of one statement of the snapshot; false when nobody listens any more.
+    async fn send_snapshot(&self, sql: &str, output: &Output) -> Result<bool> {
+        let spec = self.spec.as_ref();
+        let mut rows = self.query_when_visible(sql).await?;
+        let planned: Vec<&Field> = rows.schema.fields().iter().map(AsRef::as_ref).collect();
+        check_planned(spec, &planned)?;
+        let mut conformer = spec.conformer()?;
+        while let Some(batch) = rows.batches.next().await {
+            let batch = snapshot_rows(spec, &mut conformer, &batch?)?;
+            self.metrics.count(&batch);
+            if batch.num_rows() > 0 && output.send(Ok(batch)).await.is_err() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     async fn read_window(&self, window: Window, output: &Output) -> Result<()> {
         let hidden = self.hidden_names(window).await?;
         let columns: Vec<&str> = self.spec.columns.iter().map(String::as_str).collect();
         let sql = self.spec.select(&columns, hidden, window).to_sql()?;
-        let answer = self.query_when_visible(&sql).await;
-        let Rows { schema, parts, mut batches } = answer.map_err(|error| self.explain(error))?;
-        let mut decoder = WindowDecoder::new(&self.spec, window, &schema)?;
+        let Rows { schema, parts, mut batches } = self.query_when_visible(&sql).await?;
+        let mut decoder = WindowDecoder::new(&self.spec, hidden, window, &schema)?;
         if parts > 1 {
             // The server sorted the whole, but handed it out in parts: put it together again.
             let mut all = Vec::new();
@@ -478,8 +429,9 @@ impl Reader {
             };
             let left = self.spec.visible_wait_timeout.saturating_sub(started.elapsed());
             let asked_for = match visibility::asks_again(&error) {
-                Some(asked_for) if !left.is_zero() => asked_for,
-                _ => return Err(error),
+                None => return Err(error),
+                Some(_) if left.is_zero() => return Err(self.not_visible(&error)),
+                Some(asked_for) => asked_for,
             };
             tracing::debug!(table = %self.spec.table, %error, "window is not visible yet");
             self.metrics.visible_wait_retries.add(1);
@@ -487,18 +439,6 @@ impl Reader {
             pause = (pause * 2).min(longest);
         }
     }
-}
-
-async fn send_snapshot(spec: &ChangelogSpec, mut rows: Rows, metrics: &ReadMetrics, output: &Output) -> Result<bool> {
-    let mut conformer = spec.conformer()?;
-    while let Some(batch) = rows.batches.next().await {
-        let batch = snapshot_rows(spec, &mut conformer, &batch?)?;
-        metrics.count(&batch);
-        if batch.num_rows() > 0 && output.send(Ok(batch)).await.is_err() {
-            return Ok(false);
-        }
-    }
-    Ok(true)
 }
 
 /// The schema of a read: `fields`, the metadata and the change kind.

@@ -8,6 +8,7 @@ use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, Int64Type, Schema};
 
 use crate::error::{Error, Result};
+use crate::sql::HiddenColumns;
 use crate::types::TableIdent;
 
 /// What a row of a changelog says about its key.
@@ -70,10 +71,10 @@ pub(super) struct ResultColumns {
 }
 
 impl ResultColumns {
-    /// Finds the three hidden columns by suffix, whatever their spelling, case and position.
-    pub fn locate(table: &TableIdent, schema: &Schema, business: usize) -> Result<Self> {
-        let hidden = |suffix: &str| {
-            let mut found = (0..schema.fields().len()).filter(|i| is_hidden(schema.field(*i).name(), suffix));
+    /// Finds the three hidden columns by the names asked for, whatever their case and position.
+    pub fn locate(table: &TableIdent, schema: &Schema, names_of: &HiddenColumns, business: usize) -> Result<Self> {
+        let hidden = |name: &str| {
+            let mut found = (0..schema.fields().len()).filter(|i| schema.field(*i).name().eq_ignore_ascii_case(name));
             match (found.next(), found.next()) {
                 (Some(index), None) => Ok(index),
                 _ => Err(Error::Changelog {
@@ -85,7 +86,7 @@ impl ResultColumns {
                 }),
             }
         };
-        let (tso, lsn, operation) = (hidden("_TSO__")?, hidden("_LSN__")?, hidden("_OP__")?);
+        let (tso, lsn, operation) = (hidden(&names_of.tso)?, hidden(&names_of.lsn)?, hidden(&names_of.op)?);
         let others: Vec<usize> = (0..schema.fields().len()).filter(|i| ![tso, lsn, operation].contains(i)).collect();
         if others.len() != business {
             return Err(Error::Changelog {
@@ -95,11 +96,6 @@ impl ResultColumns {
         }
         Ok(Self { tso, lsn, operation, business: others })
     }
-}
-
-fn is_hidden(name: &str, suffix: &str) -> bool {
-    let name = name.to_ascii_uppercase();
-    (name.starts_with("__DORIS_CHANGELOG_") || name.starts_with("__DORIS_BINLOG_")) && name.ends_with(suffix)
 }
 
 fn names(schema: &Schema) -> String {
@@ -149,28 +145,32 @@ mod tests {
     }
 
     #[test]
-    fn hidden_columns_are_found_by_name_in_any_order_and_spelling() {
+    fn hidden_columns_are_found_by_name_in_any_order_and_case() {
         let odd = schema(&["__DORIS_BINLOG_LSN__", "id", "__DORIS_BINLOG_OP__", "name", "__doris_binlog_tso__"]);
-        let found = ResultColumns::locate(&table(), &odd, 2).unwrap();
+        let found = ResultColumns::locate(&table(), &odd, &HiddenColumns::binlog(), 2).unwrap();
         assert_eq!(found, ResultColumns { tso: 4, lsn: 0, operation: 2, business: vec![1, 3] });
         let new = schema(&["id", "__DORIS_CHANGELOG_TSO__", "__DORIS_CHANGELOG_LSN__", "__DORIS_CHANGELOG_OP__"]);
-        assert_eq!(ResultColumns::locate(&table(), &new, 1).unwrap().business, vec![0]);
+        assert_eq!(ResultColumns::locate(&table(), &new, &HiddenColumns::changelog(), 1).unwrap().business, vec![0]);
+        let mine = HiddenColumns { tso: "commit".into(), lsn: "seq".into(), op: "kind".into() };
+        let named = schema(&["id", "KIND", "Seq", "commit"]);
+        assert_eq!(ResultColumns::locate(&table(), &named, &mine, 1).unwrap().tso, 3);
     }
 
     #[test]
     fn missing_or_doubled_hidden_column_is_an_error_that_lists_the_columns() {
+        let binlog = HiddenColumns::binlog();
         let missing = schema(&["id", "__DORIS_BINLOG_LSN__", "__DORIS_BINLOG_OP__"]);
-        let error = ResultColumns::locate(&table(), &missing, 1).unwrap_err().to_string();
+        let error = ResultColumns::locate(&table(), &missing, &binlog, 1).unwrap_err().to_string();
         assert!(error.contains("exactly one") && error.contains("id, __DORIS_BINLOG_LSN__"), "{error}");
         let doubled =
-            schema(&["__DORIS_BINLOG_TSO__", "__DORIS_CHANGELOG_TSO__", "__DORIS_BINLOG_LSN__", "__DORIS_BINLOG_OP__"]);
-        assert!(ResultColumns::locate(&table(), &doubled, 0).is_err());
+            schema(&["__DORIS_BINLOG_TSO__", "__doris_binlog_tso__", "__DORIS_BINLOG_LSN__", "__DORIS_BINLOG_OP__"]);
+        assert!(ResultColumns::locate(&table(), &doubled, &binlog, 0).is_err());
     }
 
     #[test]
     fn a_column_of_the_user_that_ends_like_a_hidden_one_is_not_taken() {
         let mine = schema(&["MY_TSO__", "__DORIS_BINLOG_TSO__", "__DORIS_BINLOG_LSN__", "__DORIS_BINLOG_OP__"]);
-        assert_eq!(ResultColumns::locate(&table(), &mine, 1).unwrap().business, vec![0]);
+        assert_eq!(ResultColumns::locate(&table(), &mine, &HiddenColumns::binlog(), 1).unwrap().business, vec![0]);
     }
 
     #[test]

@@ -9,10 +9,12 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use parking_lot::Mutex;
 
+use super::idle::PartitionVersions;
 use crate::client::{DorisClient, FlightSession};
 use crate::error::{Error, Result};
 use crate::protocol::Tso;
 use crate::scan::{ScanPlan, open_session, plan_scan};
+use crate::sql::quote_table;
 use crate::types::{ServerZone, TableIdent};
 
 /// The result of a statement.
@@ -34,6 +36,8 @@ pub(super) trait ChangelogServer: Send + Sync + std::fmt::Debug {
     async fn time_zone(&self) -> Result<ServerZone>;
     /// The statements that together read the table's rows, as of a TSO or of now.
     async fn snapshot_statements(&self, as_of: Option<Tso>) -> Result<Vec<String>>;
+    /// The visible versions of the table's partitions, by one small statement; `None` when the server has none.
+    async fn partition_versions(&self) -> Result<Option<PartitionVersions>>;
     /// Runs a statement.
     async fn query(&self, sql: &str) -> Result<Rows>;
 }
@@ -102,6 +106,16 @@ impl ChangelogServer for DorisServer {
         };
         let plan = plan_scan(&self.client, plan, usize::MAX, self.tablets_per_split).await?;
         Ok(plan.splits.iter().map(|split| plan.sql(split)).collect())
+    }
+
+    async fn partition_versions(&self) -> Result<Option<PartitionVersions>> {
+        let shown = self.client.statement(&format!("SHOW PARTITIONS FROM {}", quote_table(&self.table))).await?;
+        let (Some(id), Some(version)) = (shown.column("PartitionId"), shown.column("VisibleVersion")) else {
+            return Ok(None);
+        };
+        let text = |row: &[Option<String>], index: usize| row.get(index).cloned().flatten();
+        let versions = shown.rows.iter().map(|row| Some((text(row, id)?, text(row, version)?)));
+        Ok(versions.collect::<Option<Vec<_>>>().map(PartitionVersions::new))
     }
 
     async fn query(&self, sql: &str) -> Result<Rows> {

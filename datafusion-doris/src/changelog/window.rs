@@ -25,7 +25,7 @@ const SECOND_MS: i64 = 1000;
 
 /// How far the server's time may fall back before that is an error: an FE that has just become master, or a follower
 /// that lags behind it, catches up within this time.
-const TOLERATED_STEP_BACK_MS: i64 = 60_000;
+pub(super) const TOLERATED_STEP_BACK_MS: i64 = 60_000;
 
 /// One read of the changelog: whole seconds, `start_ms < end_ms`, in epoch milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -2,9 +2,11 @@
 //!
 //! DataFusion is free to reorder rows and to gather them into large batches. Over a changelog the first is
 //! corruption (an old version of a key overtakes a newer one), the second hides rows for as long as the stream is
-//! quiet. Two rules undo both where a changelog is below; other plans are left alone.
+//! quiet. Two rules undo both where a changelog is below; a third says why a plan cannot run on one. Other plans are left
+//! alone.
 
 mod batch_size;
+mod endless;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::expect_used)]
 mod tests;
@@ -26,6 +28,7 @@ use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMerge
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, Partitioning};
 
 pub use batch_size::BatchSizeExec;
+pub use endless::RefuseEndless;
 
 use crate::changelog::DorisChangelogExec;
 use crate::checkpoint::keeps_no_build_state;
@@ -45,6 +48,8 @@ pub fn with_stream_rules(rules: &[SharedRule]) -> Vec<SharedRule> {
         .position(|rule| matches!(rule.name(), "FilterPushdown(Post)" | "SanityCheckPlan"))
         .unwrap_or(rules.len());
     rules.splice(place..place, ours);
+    let place = rules.iter().position(|rule| rule.name() == "SanityCheckPlan").unwrap_or(rules.len());
+    rules.insert(place, Arc::new(RefuseEndless));
     rules
 }
 

@@ -8,7 +8,7 @@ use super::entries::{Entries, parse_name};
 use super::key::OptionKey;
 use super::value::{Parsed, parse_duration};
 use crate::error::{Error, Result};
-use crate::sql::IncrementType;
+use crate::sql::{HiddenColumns, IncrementType};
 use crate::types::{LocalTime, TableIdent};
 
 /// `source.scan.mode`.
@@ -162,6 +162,20 @@ fn parse_metadata(text: &str) -> Parsed<Vec<MetadataColumn>> {
     Ok(columns)
 }
 
+/// Three names: TSO, LSN, OP.
+fn parse_hidden(text: &str) -> Parsed<HiddenColumns> {
+    let names = text.split(',').map(parse_name).collect::<Parsed<Vec<_>>>()?;
+    let [tso, lsn, op] = names.as_slice() else {
+        return Err(format!(
+            "'{text}' must hold three names: commit timestamp (TSO), order (LSN), operation code (OP)"
+        ));
+    };
+    if tso.eq_ignore_ascii_case(lsn) || tso.eq_ignore_ascii_case(op) || lsn.eq_ignore_ascii_case(op) {
+        return Err(format!("'{text}' names a column twice"));
+    }
+    Ok(HiddenColumns { tso: tso.clone(), lsn: lsn.clone(), op: op.clone() })
+}
+
 /// Where a consumer's position is published: `source.changelog.offset-table` and `source.changelog.consumer-id`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OffsetOptions {
@@ -223,6 +237,8 @@ pub struct ReadOptions {
     pub offset: Option<OffsetOptions>,
     /// `source.changelog.change-kind-column`, default `__change_kind`.
     pub change_kind_column: String,
+    /// `source.changelog.hidden-columns`, default none: the names are found by asking the server.
+    pub hidden_columns: Option<HiddenColumns>,
     /// `source.changelog.metadata-columns`, in the order of the output, default none.
     pub metadata: Vec<MetadataColumn>,
     /// `doris.request.tablet.size`, default 1: least number of tablets per scan statement, of which there are at most as
@@ -242,6 +258,7 @@ impl Default for ReadOptions {
             on_expired: OnExpired::default(),
             offset: None,
             change_kind_column: "__change_kind".into(),
+            hidden_columns: None,
             metadata: Vec::new(),
             tablets_per_split: 1,
         }
@@ -303,6 +320,12 @@ impl ReadOptions {
         self
     }
 
+    /// Sets [`Self::hidden_columns`].
+    pub fn with_hidden_columns(mut self, hidden: Option<HiddenColumns>) -> Self {
+        self.hidden_columns = hidden;
+        self
+    }
+
     /// Sets [`Self::metadata`].
     pub fn with_metadata(mut self, metadata: Vec<MetadataColumn>) -> Self {
         self.metadata = metadata;
@@ -336,6 +359,7 @@ impl ReadOptions {
             change_kind_column: entries
                 .parse(OptionKey::ChangeKindColumnSource, parse_name)?
                 .unwrap_or(defaults.change_kind_column),
+            hidden_columns: entries.parse(OptionKey::HiddenColumns, parse_hidden)?,
             metadata: entries.parse(OptionKey::MetadataColumns, parse_metadata)?.unwrap_or_default(),
             tablets_per_split: entries
                 .parse(OptionKey::TabletSize, parse_tablet_size)?

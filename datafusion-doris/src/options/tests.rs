@@ -54,7 +54,7 @@ fn values_reach_their_fields() {
     let options = parse(&[
         ("format.password", "it's secret"),
         ("benodes", "be1:8040,be2:8040"),
-        ("jdbc-url", "jdbc:mysql://fe:9030/db?user=x&password=hidden"),
+        ("jdbc-url", "jdbc:mysql://fe:9030/db?user=x&password=pa55"),
         ("Source.Flight-SQL-Port", "9090"),
         ("doris.auto-redirect", "FALSE"),
         ("doris.request.connect.timeout", "5 s"),
@@ -88,7 +88,7 @@ fn values_reach_their_fields() {
     assert_eq!(options.sink.properties["max_filter_ratio"], "0.1");
     assert_eq!(options.sink.properties["columns"], "a,B,c=a+1");
     assert_eq!(options.sink.buffer_bytes, 64 << 10);
-    assert!(!format!("{options:?}").contains("hidden"), "{options:?}");
+    assert!(!format!("{options:?}").contains("pa55"), "{options:?}");
 }
 
 #[test]
@@ -122,6 +122,9 @@ fn bad_values_are_refused_by_the_name_the_user_typed() {
         ("source.changelog.on-expired", "warn"),
         ("source.changelog.metadata-columns", "tso,csn"),
         ("source.changelog.metadata-columns", "tso,tso"),
+        ("source.changelog.hidden-columns", "__T__, __L__"),
+        ("source.changelog.hidden-columns", "__T__, , __O__"),
+        ("source.binlog.hidden-columns", "__T__, __L__, __t__"),
         ("source.changelog.increment-type", "delta"),
         ("sink.buffer-count", "1"),
         ("sink.enable-2pc", "yes"),
@@ -259,8 +262,11 @@ fn start_and_end_of_a_changelog_are_a_mode_and_its_timestamp() {
         ("source.binlog.increment-type", "Min_Delta"),
         ("source.changelog.max-window", "90500 ms"),
         ("source.changelog.metadata-columns", "commit-time, tso"),
+        ("source.binlog.hidden-columns", "__T__ ,__L__, __O__"),
     ]);
     let read = options.unwrap().read;
+    let hidden = read.hidden_columns.as_ref().map(|hidden| [&*hidden.tso, &*hidden.lsn, &*hidden.op]);
+    assert_eq!(hidden, Some(["__T__", "__L__", "__O__"]));
     assert_eq!(read.mode, ScanMode::FromTimestamp(time("2026-01-01 00:00:00")));
     assert_eq!(read.bounded, Some(BoundedMode::Timestamp(time("2026-01-02 00:00:00"))));
     assert_eq!(read.increment_type, crate::sql::IncrementType::MinDelta);

@@ -1,5 +1,8 @@
 //! Whole reads against a server that is a list of changes, with paused time.
 
+mod drift;
+mod idle;
+mod plans;
 mod starts;
 mod windows;
 
@@ -19,6 +22,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::exec::{ChangelogRequest, DorisChangelogExec};
+use super::idle::PartitionVersions;
 use super::offsets::{OffsetStore, Offsets};
 use super::reader::{ChangelogSpec, read_schema};
 use super::server::{ChangelogServer, Rows};
@@ -26,7 +30,7 @@ use crate::checkpoint::{Epoch, SourcePosition};
 use crate::error::{Error, Result};
 use crate::options::{BoundedMode, MetadataColumn, OnExpired};
 use crate::protocol::Tso;
-use crate::sql::IncrementType;
+use crate::sql::{HiddenColumns, IncrementType};
 use crate::types::{DorisType, LocalTime, ServerZone, TableIdent};
 
 /// 2026-01-01 00:00:10.500 UTC.
@@ -59,6 +63,27 @@ struct Manners {
     zone: Option<ServerZone>,
     /// Changes before this instant are gone.
     kept_from_ms: i64,
+    versions: Versions,
+    /// From this instant on the column `name` is of another type, or gone.
+    altered: Option<(i64, Altered)>,
+}
+
+/// What the server tells of the partitions' versions.
+#[derive(Debug, Default)]
+enum Versions {
+    /// One more with each change.
+    #[default]
+    True,
+    /// Those of a frontend that lags far behind.
+    Stuck,
+    Refused,
+    TooMany,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Altered {
+    Retyped,
+    Dropped,
 }
 
 #[derive(Debug)]
@@ -69,12 +94,22 @@ struct FakeServer {
     manners: Manners,
     log: Mutex<Vec<String>>,
     polls: AtomicUsize,
+    /// When rows of a window were handed out last.
+    served: Mutex<Option<Instant>>,
 }
 
 impl FakeServer {
     fn new(changes: Vec<Change>, rows: Vec<(i64, &'static str)>, manners: Manners) -> Arc<Self> {
         let log = Mutex::default();
-        Arc::new(Self { begun: Instant::now(), changes, rows, manners, log, polls: AtomicUsize::new(0) })
+        Arc::new(Self {
+            begun: Instant::now(),
+            changes,
+            rows,
+            manners,
+            log,
+            polls: AtomicUsize::new(0),
+            served: Mutex::default(),
+        })
     }
 
     fn now(&self) -> i64 {
@@ -127,11 +162,18 @@ impl FakeServer {
             return Ok(self.lookup(sql, start, end, stem));
         }
         if !sql.contains(&format!("__DORIS_{stem}_OP__")) {
-            return Err(server_error(1054, "Unknown column"));
+            let unknown = sql.split('`').find(|name| name.starts_with("__DORIS_") && !name.contains(stem));
+            let unknown = unknown.unwrap_or_else(|| sql.split('`').find(|name| name.contains("_KIND__")).unwrap());
+            return Err(server_error(1054, &format!("Unknown column '{unknown}' in 'table list'")));
         }
         let business = sql.contains("SELECT `id`, ");
         if business && let Some(code) = self.manners.failures.lock().pop() {
             return Err(server_error(code, "not now"));
+        }
+        let altered = self.manners.altered.filter(|(from_ms, _)| business && *from_ms <= self.now());
+        let altered = altered.map(|(_, altered)| altered);
+        if altered == Some(Altered::Dropped) {
+            return Err(server_error(1105, "errCode = 2, detailMessage = Unknown column 'name' in 'table list'"));
         }
         let inside = |change: &&Change| match self.manners.start_exclusive {
             true => start < change.at_ms && change.at_ms <= end,
@@ -147,7 +189,17 @@ impl FakeServer {
             parts = parts.remove(0).into_iter().rev().map(|change| vec![change]).collect();
         }
         let batches: Vec<RecordBatch> = parts.iter().map(|part| change_batch(part, stem, business)).collect();
-        let schema = change_batch(&[], stem, business).schema();
+        let mut schema = change_batch(&[], stem, business).schema();
+        if altered == Some(Altered::Retyped) {
+            let retyped = |field: &Arc<Field>| match field.name().as_str() {
+                "name" => Arc::new(Field::new("name", DataType::Int64, true)),
+                _ => Arc::clone(field),
+            };
+            schema = Arc::new(Schema::new(schema.fields().iter().map(retyped).collect::<Vec<_>>()));
+        }
+        if batches.iter().any(|batch| batch.num_rows() > 0) {
+            *self.served.lock() = Some(Instant::now());
+        }
         let batches = futures::stream::iter(batches.into_iter().map(Ok));
         let batches = match self.manners.stall && business {
             true => batches.chain(futures::stream::pending()).boxed(),
@@ -207,6 +259,18 @@ impl ChangelogServer for FakeServer {
         Ok(vec!["snapshot 0".into(), "snapshot 1".into()])
     }
 
+    async fn partition_versions(&self) -> Result<Option<PartitionVersions>> {
+        self.log.lock().push("versions".into());
+        let published = self.changes.iter().filter(|change| change.at_ms <= self.now()).count();
+        let pair = |id: usize, version: usize| (id.to_string(), version.to_string());
+        Ok(Some(PartitionVersions::new(match self.manners.versions {
+            Versions::True => vec![pair(1, published)],
+            Versions::Stuck => vec![pair(1, 0)],
+            Versions::Refused => return Err(server_error(1142, "SHOW PARTITIONS denied")),
+            Versions::TooMany => (0..1001).map(|id| pair(id, published)).collect(),
+        })))
+    }
+
     async fn query(&self, sql: &str) -> Result<Rows> {
         self.log.lock().push(sql.to_string());
         let Some(split) = sql.strip_prefix("snapshot ") else { return self.window(sql) };
@@ -228,6 +292,7 @@ fn spec(snapshot: bool, bounded: bool) -> ChangelogSpec {
         columns: Arc::new(["id".to_string(), "name".to_string()]),
         types: Arc::new([DorisType::BigInt, DorisType::String]),
         key: Arc::new(["id".to_string()]),
+        hidden: None,
         metadata: Arc::new([]),
         schema: read_schema(fields, &[], "__change_kind"),
         snapshot,

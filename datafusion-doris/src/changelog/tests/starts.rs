@@ -219,6 +219,10 @@ impl OffsetStore for Kept {
         self.0.lock().push(next);
         Ok(())
     }
+
+    fn describe(&self) -> String {
+        "the position of consumer 'c' in db.o".into()
+    }
 }
 
 fn with_offsets(node: DorisChangelogExec, kept: &Arc<Kept>) -> DorisChangelogExec {
@@ -266,4 +270,16 @@ async fn epochs_publish_what_is_committed() {
     source.epoch_committed(Epoch(1));
     source.closed().await;
     assert_eq!(*kept.0.lock(), [local("2026-01-01 00:00:20")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn start_far_ahead_of_the_server_is_refused_by_name() {
+    let server = FakeServer::new(vec![], vec![], Manners::default());
+    let ahead = ChangelogSpec { start: Some(local("2062-01-01 00:00:00")), ..spec(false, false) };
+    let error = drain(&node_of(&server, ahead)).await.unwrap_err().to_string();
+    assert!(error.contains("'source.scan.timestamp' is 2062-01-01 00:00:00 UTC"), "{error}");
+    assert!(error.contains("ahead of the server's time, 2026-01-01 00:00:10 UTC"), "{error}");
+    let kept = Arc::new(Kept(Mutex::new(vec![local("2026-01-01 00:05:00")])));
+    let error = drain(&with_offsets(node(&server, true, false), &kept)).await.unwrap_err().to_string();
+    assert!(error.contains("consumer 'c' in db.o is 2026-01-01 00:05:00 UTC"), "{error}");
 }

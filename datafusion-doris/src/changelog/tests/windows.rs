@@ -96,6 +96,22 @@ async fn older_names_of_the_hidden_columns_are_found() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn hidden_columns_of_an_option_are_not_probed_and_named_when_they_do_not_exist() {
+    let server =
+        FakeServer::new(vec![insert(START, 1, "x")], vec![], Manners { old_names: true, ..Manners::default() });
+    let named = |hidden| ChangelogSpec { hidden: Some(hidden), ..spec(false, true) };
+    assert_eq!(drain(&node_of(&server, named(HiddenColumns::binlog()))).await.unwrap(), ["+I1x"]);
+    assert!(!server.log.lock().iter().any(|sql| sql.contains("LIMIT 0")));
+    let mut wrong = HiddenColumns::binlog();
+    wrong.op = "__DORIS_BINLOG_KIND__".into();
+    let error = drain(&node_of(&server, named(wrong))).await.unwrap_err().to_string();
+    assert!(
+        error.contains("'__DORIS_BINLOG_KIND__'") && error.contains("'source.changelog.hidden-columns'"),
+        "{error}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn bounded_read_gives_all_up_to_its_start_and_ends_soon() {
     let changes = vec![insert(START, 1, "x"), insert(START + 60_000, 2, "late")];
     let server = FakeServer::new(changes, vec![(7, "a")], Manners::default());
@@ -209,16 +225,6 @@ async fn stop_ends_a_wait_for_the_next_window() {
     source.stop();
     assert!(!arming.await.unwrap());
     assert!(begun.elapsed() < Duration::from_secs(1));
-}
-
-#[tokio::test(start_paused = true)]
-async fn idle_read_polls_by_the_interval_only() {
-    let server = FakeServer::new(vec![], vec![], Manners::default());
-    let rows = read_for(&node(&server, false, false), Duration::from_secs(100)).await;
-    assert!(rows.is_empty());
-    // One for the start, and one at once, then every ten seconds.
-    let polls = server.polls.load(Ordering::Relaxed);
-    assert!((11..=12).contains(&polls), "{polls}");
 }
 
 #[test]
