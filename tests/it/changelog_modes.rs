@@ -88,8 +88,8 @@ async fn bounded_timestamp_ends_before_its_instant() {
         ("source.scan.bounded-mode", "timestamp"),
         ("source.scan.bounded-timestamp", &start),
         ("source.changelog.max-window", "365d"),
-        ("source.changelog.on-expired", "continue"),
     ];
+    // the table is younger than its changes are kept, so none can have expired
     cluster.declare(&ctx, "changes", "t", &options).await;
     let mut rows = lines(&run(&ctx, "SELECT * FROM changes").await);
     rows.sort();
@@ -207,4 +207,16 @@ async fn an_offset_table_that_cannot_be_used_stops_the_start() {
     cluster.doris("INSERT INTO {db}.offsets VALUES ('c', NULL)").await;
     let error = try_run(&ctx, "SELECT * FROM changes").await.expect_err("no time").to_string();
     assert!(error.contains("offset_timestamp is NULL"), "{error}");
+    cluster.doris("DROP TABLE {db}.offsets").await;
+    cluster.doris(&OFFSETS.replace("offset_timestamp DATETIME", "offset_timestamp VARCHAR(30)")).await;
+    for (kept, part) in [
+        ("2026-02-30 00:00:00", "there is no such day"),
+        ("2026-01-01T00:00:00", "must match yyyy-MM-dd HH:mm:ss"),
+        ("2026-01-01 00:00:00.5", "must match"),
+        ("2062-01-01 00:00:00", "lies ahead of the server's time"),
+    ] {
+        cluster.doris(&format!("INSERT INTO {{db}}.offsets VALUES ('c', '{kept}', NOW())")).await;
+        let error = try_run(&ctx, "SELECT * FROM changes").await.expect_err(kept).to_string();
+        assert!(error.contains("consumer 'c'") && error.contains(&offsets) && error.contains(part), "{kept}: {error}");
+    }
 }

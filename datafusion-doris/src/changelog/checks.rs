@@ -68,6 +68,11 @@ impl Reader {
         if first.is_some_and(|tso| tso < first_tso(start_ms)) {
             return Ok(());
         }
+        // Changes are dropped by their age, and none is older than its table.
+        let created_ms = self.server.created_after_ms().await?;
+        if created_ms.is_some_and(|created_ms| age(created_ms, server_ms, self.spec.time_to_live) != Age::Old) {
+            return Ok(());
+        }
         let kept = match first.and_then(|tso| utc_text(Tso(tso).physical_ms().div_euclid(1000) * 1000)) {
             Some(first) => format!("the oldest change that is left is of {first} UTC"),
             None => "no change is left".to_string(),

@@ -128,6 +128,11 @@ impl DorisChangelogExec {
         let properties = Self::properties_of(&schema, spec.end.is_some());
         let only_inserts = append_only || spec.increment_type == IncrementType::AppendOnly;
         let hidden = spec.hidden.clone();
+        if let Some(kept) = spec.time_to_live {
+            // Beside the lag, which it limits.
+            let kept_ms = usize::try_from(kept.as_millis()).unwrap_or(usize::MAX);
+            MetricBuilder::new(&metrics).gauge("kept_ms", 0).set(kept_ms);
+        }
         Ok(Self {
             server,
             spec: Arc::new(spec),

@@ -15,6 +15,7 @@ use tokio::sync::watch;
 
 use crate::client::DorisClient;
 use crate::error::{Error, Result};
+use crate::options::OptionKey;
 use crate::sql::{quote_table, string_literal};
 use crate::types::{LocalTime, ServerZone, TableIdent};
 
@@ -98,7 +99,9 @@ impl OffsetStore for OffsetTable {
         match rows.as_slice() {
             [] => Ok(None),
             [row] => match row.get(1) {
-                Some(Some(text)) => parse_stored(text).map(Some).map_err(|reason| self.error(reason)),
+                Some(Some(text)) => parse_stored(text)
+                    .map(Some)
+                    .map_err(|reason| self.error(format!("offset_timestamp {reason}; correct or delete the row"))),
                 _ => Err(self.error("offset_timestamp is NULL; delete the row or give it a value")),
             },
             several => Err(self.error(format!(
@@ -158,7 +161,13 @@ impl Offsets {
         let zone = self.zone.get_or_init(|| zone);
         let Some(kept) = self.store.read().await? else { return Ok(None) };
         let instant = kept.to_epoch_ms(zone);
-        instant.map(Some).map_err(|reason| Error::config("source.changelog.offset-table", reason))
+        instant.map(Some).map_err(|reason| {
+            let option = OptionKey::OffsetTable.as_ref();
+            Error::config(
+                option,
+                format!("{} cannot be used: {reason}; correct or delete its row", self.store.describe()),
+            )
+        })
     }
 
     /// Everything before `next_ms` (epoch milliseconds) was handed on. Returns at once.
@@ -302,7 +311,9 @@ mod tests {
         assert!(offsets.task.lock().is_none());
         *kept.row.lock() = Some(LocalTime::parse("2025-11-02 01:30:00").unwrap());
         let error = offsets.start(ServerZone::UTC).await.unwrap_err().to_string();
-        assert!(error.contains("source.changelog.offset-table") && error.contains("comes twice"), "{error}");
+        for part in ["source.changelog.offset-table", "comes twice", "correct or delete its row"] {
+            assert!(error.contains(part), "{part}: {error}");
+        }
     }
 
     #[test]

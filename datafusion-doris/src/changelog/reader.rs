@@ -11,6 +11,7 @@ use arrow::record_batch::RecordBatch;
 use async_trait::async_trait;
 use datafusion::physical_plan::metrics::{Count, Gauge, Time};
 use futures::StreamExt;
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::mpsc::Sender;
 use tokio::task::JoinSet;
@@ -306,7 +307,7 @@ impl Reader {
     /// The server's time, in epoch milliseconds.
     pub(super) async fn server_ms(&self) -> Result<i64> {
         let timer = self.metrics.poll_time.timer();
-        let now_ms = self.server.now_ms().await?;
+        let now_ms = self.when_ready(|| self.server.now_ms()).await?;
         timer.done();
         Ok(now_ms)
     }
@@ -329,6 +330,8 @@ impl Reader {
             Piece::Window(window) => {
                 self.read_window(window, output).await.map_err(|error| self.explain(error))?;
                 self.metrics.windows.add(1);
+                let Window { start_ms, end_ms } = window;
+                tracing::debug!(table = %self.spec.table, start_ms, end_ms, "window is read");
                 Ok(())
             }
         }
@@ -418,13 +421,19 @@ impl Reader {
         Ok(())
     }
 
-    /// Runs a statement over a window; waits and asks the same again while its transactions are not visible yet.
+    /// Runs a statement over the table; see [`Self::when_ready`].
     pub(super) async fn query_when_visible(&self, sql: &str) -> Result<Rows> {
+        self.when_ready(|| self.server.query(sql)).await
+    }
+
+    /// Asks; waits and asks the same again while the transactions of the window are not visible yet, or the server has
+    /// no timestamps yet.
+    async fn when_ready<'a, T>(&self, ask: impl Fn() -> BoxFuture<'a, Result<T>>) -> Result<T> {
         let started = Instant::now();
         let (mut pause, longest) = visibility::PAUSE;
         loop {
-            let error = match self.server.query(sql).await {
-                Ok(rows) => return Ok(rows),
+            let error = match ask().await {
+                Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
             let left = self.spec.visible_wait_timeout.saturating_sub(started.elapsed());
@@ -433,7 +442,7 @@ impl Reader {
                 Some(_) if left.is_zero() => return Err(self.not_visible(&error)),
                 Some(asked_for) => asked_for,
             };
-            tracing::debug!(table = %self.spec.table, %error, "window is not visible yet");
+            tracing::debug!(table = %self.spec.table, %error, "not ready yet");
             self.metrics.visible_wait_retries.add(1);
             tokio::time::sleep(pause.max(asked_for).min(left)).await;
             pause = (pause * 2).min(longest);

@@ -14,8 +14,8 @@ use crate::client::{DorisClient, FlightSession};
 use crate::error::{Error, Result};
 use crate::protocol::Tso;
 use crate::scan::{ScanPlan, open_session, plan_scan};
-use crate::sql::quote_table;
-use crate::types::{ServerZone, TableIdent};
+use crate::sql::{quote_table, string_literal};
+use crate::types::{LocalTime, ServerZone, TableIdent};
 
 /// The result of a statement.
 pub(super) struct Rows {
@@ -38,6 +38,8 @@ pub(super) trait ChangelogServer: Send + Sync + std::fmt::Debug {
     async fn snapshot_statements(&self, as_of: Option<Tso>) -> Result<Vec<String>>;
     /// The visible versions of the table's partitions, by one small statement; `None` when the server has none.
     async fn partition_versions(&self) -> Result<Option<PartitionVersions>>;
+    /// An instant after which the table was created; `None` when the server does not tell.
+    async fn created_after_ms(&self) -> Result<Option<i64>>;
     /// Runs a statement.
     async fn query(&self, sql: &str) -> Result<Rows>;
 }
@@ -73,6 +75,12 @@ impl DorisServer {
     }
 }
 
+/// The earliest instant at which a clock anywhere shows `text`: builds differ in the zone they write it in.
+fn earliest_instant(text: &str) -> Option<i64> {
+    let easternmost: ServerZone = "+14:00".parse().ok()?;
+    LocalTime::parse(text.get(..19)?).ok()?.to_epoch_ms(&easternmost).ok()
+}
+
 /// True for an error of a session that was used before and may have ended meanwhile (idle time, KILL, restart of the
 /// FE): the statement did not run, and runs on a new session. A server tells it as a refused token, or by one of these
 /// texts under a general code.
@@ -106,6 +114,22 @@ impl ChangelogServer for DorisServer {
         };
         let plan = plan_scan(&self.client, plan, usize::MAX, self.tablets_per_split).await?;
         Ok(plan.splits.iter().map(|split| plan.sql(split)).collect())
+    }
+
+    async fn created_after_ms(&self) -> Result<Option<i64>> {
+        let sql = format!(
+            "SELECT CREATE_TIME FROM information_schema.tables WHERE TABLE_SCHEMA = {} AND TABLE_NAME = {}",
+            string_literal(&self.table.database),
+            string_literal(&self.table.table)
+        );
+        match self.client.statement(&sql).await {
+            Ok(rows) => Ok(rows.value(0, "CREATE_TIME").and_then(earliest_instant)),
+            Err(error @ Error::Server { .. }) => {
+                tracing::debug!(table = %self.table, %error, "the age of the table is not known");
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     async fn partition_versions(&self) -> Result<Option<PartitionVersions>> {
@@ -167,6 +191,19 @@ impl ChangelogServer for DorisServer {
 mod tests {
     use super::*;
     use crate::error::Retry;
+
+    #[test]
+    fn time_of_creation_is_taken_as_early_as_it_can_be() {
+        let utc_ms = 1_767_225_600_000; // 2026-01-01 00:00:00
+        for (text, expected) in [
+            ("2026-01-01 00:00:00", Some(utc_ms - 14 * 3_600_000)),
+            ("2026-01-01 00:00:00.000", Some(utc_ms - 14 * 3_600_000)),
+            ("2026-01-01", None),
+            ("", None),
+        ] {
+            assert_eq!(earliest_instant(text), expected, "{text}");
+        }
+    }
 
     #[test]
     fn ended_session_is_told_from_a_refused_statement() {

@@ -64,6 +64,9 @@ struct Manners {
     /// Changes before this instant are gone.
     kept_from_ms: i64,
     versions: Versions,
+    created_ms: Option<i64>,
+    /// Questions for the time that find no timestamps yet.
+    uncalibrated: AtomicUsize,
     /// From this instant on the column `name` is of another type, or gone.
     altered: Option<(i64, Altered)>,
 }
@@ -245,6 +248,10 @@ impl ChangelogServer for FakeServer {
     async fn now_ms(&self) -> Result<i64> {
         self.polls.fetch_add(1, Ordering::Relaxed);
         self.log.lock().push("tso".into());
+        let uncalibrated = &self.manners.uncalibrated;
+        if uncalibrated.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok() {
+            return Err(server_error(1105, "TSO timestamp is not calibrated, please check"));
+        }
         Ok(self.now())
     }
 
@@ -257,6 +264,10 @@ impl ChangelogServer for FakeServer {
             self.log.lock().push(format!("as of {tso}"));
         }
         Ok(vec!["snapshot 0".into(), "snapshot 1".into()])
+    }
+
+    async fn created_after_ms(&self) -> Result<Option<i64>> {
+        Ok(self.manners.created_ms)
     }
 
     async fn partition_versions(&self) -> Result<Option<PartitionVersions>> {

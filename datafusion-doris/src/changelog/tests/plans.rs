@@ -138,6 +138,22 @@ async fn operators_that_need_an_end_are_refused_with_advice() {
 }
 
 #[tokio::test]
+async fn inserts_that_need_an_end_are_refused_with_advice() {
+    let (context, _) = context();
+    for (sql, words) in [
+        (
+            "INSERT INTO fixed SELECT id, name FROM changes ORDER BY id",
+            "ORDER BY (SortExec) over the changelog of db.t",
+        ),
+        ("INSERT INTO fixed SELECT max(id), name FROM changes GROUP BY name", "an aggregation (AggregateExec) over"),
+    ] {
+        let planned = context.sql(sql).await.unwrap().create_physical_plan().await;
+        let error = planned.unwrap_err().to_string();
+        assert!(error.contains(words) && error.contains("'source.scan.bounded-mode' = 'latest'"), "{sql}: {error}");
+    }
+}
+
+#[tokio::test]
 async fn the_same_operators_run_over_a_bounded_changelog_and_below_a_limit() {
     let (context, _) = context();
     for sql in [

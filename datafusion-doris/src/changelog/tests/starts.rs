@@ -199,6 +199,17 @@ async fn start_that_is_older_than_what_is_kept_fails_or_goes_on_with_what_is_lef
 }
 
 #[tokio::test(start_paused = true)]
+async fn start_before_a_young_table_was_created_misses_nothing() {
+    let changes = || vec![insert(START - 50_000_000, 1, "x")];
+    let young = Manners { created_ms: Some(START - 80_000_000), ..Manners::default() };
+    let server = FakeServer::new(changes(), vec![], young);
+    assert_eq!(drain(&node_of(&server, old_start(OnExpired::Fail))).await.unwrap(), ["+I1x"]);
+    let old = Manners { created_ms: Some(START - 90_000_000), ..Manners::default() };
+    let server = FakeServer::new(changes(), vec![], old);
+    assert!(drain(&node_of(&server, old_start(OnExpired::Fail))).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
 async fn old_start_with_older_changes_still_there_is_read() {
     let changes = vec![insert(START - 10 * 86_400_000, 1, "older"), insert(START - 86_400_000, 2, "x")];
     let server = FakeServer::new(changes, vec![], Manners::default());

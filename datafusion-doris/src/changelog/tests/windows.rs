@@ -47,6 +47,17 @@ async fn same_window_is_asked_again_while_it_is_not_visible() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn time_is_asked_for_again_while_a_new_master_has_no_timestamps() {
+    let manners = Manners { uncalibrated: AtomicUsize::new(3), ..Manners::default() };
+    let server = FakeServer::new(vec![insert(START + 8_000, 1, "x")], vec![], manners);
+    assert_eq!(read_for(&node(&server, false, false), Duration::from_secs(30)).await, ["+I1x"]);
+    let spec = ChangelogSpec { visible_wait_timeout: Duration::ZERO, ..spec(false, false) };
+    let manners = Manners { uncalibrated: AtomicUsize::new(1), ..Manners::default() };
+    let error = drain(&node_of(&FakeServer::new(vec![], vec![], manners), spec)).await.unwrap_err().to_string();
+    assert!(error.contains("not calibrated"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn other_error_or_a_spent_budget_fails_at_once() {
     let manners = Manners { failures: Mutex::new(vec![1064]), ..Manners::default() };
     let server = FakeServer::new(vec![], vec![], manners);
