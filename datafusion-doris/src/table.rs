@@ -162,6 +162,12 @@ fn kind_column(options: &DorisOptions, doris: &TableSchema) -> Result<KindColumn
                 ));
             }
             check_increment_type(options.read.increment_type, doris)?;
+            if doris.model == Some(KeyModel::Unique) && doris.deletes_silently() {
+                tracing::warn!(
+                    table = %doris.table,
+                    "a DELETE on this table leaves no change behind: set 'enable_mow_light_delete' = 'false'"
+                );
+            }
             for column in &options.read.metadata {
                 let name = column.column_name();
                 if doris.column(name).is_some() || options.read.change_kind_column == name {

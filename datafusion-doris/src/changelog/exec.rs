@@ -53,6 +53,18 @@ const PREFETCH_BATCHES: usize = 2;
 /// # Cancellation
 /// Dropping the stream aborts the read at once and closes its Flight session.
 ///
+/// # Metrics
+/// | name | what |
+/// | --- | --- |
+/// | `rows_inserted`, `rows_update_before`, `rows_update_after`, `rows_deleted` | rows read, before filters |
+/// | `windows` | windows read |
+/// | `idle_polls` | polls that ended with a look at the versions of the table's partitions |
+/// | `visible_wait_retries` | statements asked again while transactions were not visible |
+/// | `position_ms` | first instant that was not read, epoch milliseconds |
+/// | `lag_ms` | the server's time less that, at the last poll |
+/// | `kept_ms` | the lag at which changes are lost (`changelog.ttl_seconds`), where there is one |
+/// | `poll_time` | time spent on asking for the server's time |
+///
 /// # Delivery
 /// Free-running: every change at least once, as long as the read is not started again. Mode `initial` reads its snapshot
 /// as of the instant at which the changes begin, where the server can (`snapshot=as-of` in EXPLAIN): then no change is

@@ -160,6 +160,12 @@ impl TableSchema {
             || (is("binlog.enable", "true") && is("binlog.format", "ROW"))
     }
 
+    /// Whether a DELETE in Doris leaves no change behind: one by predicate only hides rows.
+    pub fn deletes_silently(&self) -> bool {
+        let light = self.properties.get("enable_mow_light_delete");
+        self.model == Some(KeyModel::Duplicate) || light.is_some_and(|text| text.eq_ignore_ascii_case("true"))
+    }
+
     /// Whether its changelog has the old values of updates and deletes. A table whose properties are hidden from the
     /// user may have them; one without a unique key needs none.
     ///
@@ -196,6 +202,25 @@ impl TableSchema {
 #[allow(clippy::unwrap_used, clippy::expect_used)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn deletes_by_predicate_leave_no_change() {
+        for (model, light, expected) in [
+            (KeyModel::Unique, None, false),
+            (KeyModel::Unique, Some("false"), false),
+            (KeyModel::Unique, Some("TRUE"), true),
+            (KeyModel::Duplicate, None, true),
+        ] {
+            let property = light.map(|text: &str| ("enable_mow_light_delete".to_string(), text.to_string()));
+            let schema = TableSchema {
+                table: TableIdent::new("db", "t"),
+                model: Some(model),
+                columns: Vec::new(),
+                properties: property.into_iter().collect(),
+            };
+            assert_eq!(schema.deletes_silently(), expected, "{model:?} {light:?}");
+        }
+    }
 
     #[test]
     fn changes_are_recorded_under_either_name_of_the_property() {
