@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::prelude::SessionContext;
+use datafusion_doris::job::SyncJob;
 use doris_sandbox::{Profile, Sandbox, SeenRequest, Site};
 use futures::StreamExt;
 
@@ -118,6 +119,32 @@ async fn column_of_another_type_ends_the_read_unless_the_declared_type_holds_it(
         cluster.doris("ALTER TABLE {db}.t DROP COLUMN v, ADD COLUMN v INT").await;
         cluster.doris("INSERT INTO {db}.t VALUES (3, 30, 7)").await;
         assert_tells(&failure(&mut wide).await, &["column 'v' was VARCHAR(20)", "Int32"]);
+    }
+}
+
+#[tokio::test]
+async fn a_mirror_goes_on_when_a_column_comes_and_ends_with_the_name_of_the_one_that_goes() {
+    for profile in PROFILES {
+        let (cluster, ctx) = table(profile).await;
+        cluster
+            .doris(
+                "CREATE TABLE {db}.mirror (id INT NOT NULL, n INT, v VARCHAR(20)) UNIQUE KEY(id) DISTRIBUTED BY
+                 HASH(id) BUCKETS 1 PROPERTIES ('replication_num' = '1', 'enable_unique_key_merge_on_write' = 'true')",
+            )
+            .await;
+        cluster.declare(&ctx, "changes", "t", &INITIAL).await;
+        cluster.declare(&ctx, "mirror", "mirror", &[("sink.change-kind-column", "__change_kind")]).await;
+        let job = SyncJob::submit(&ctx, "mirror", "INSERT INTO mirror SELECT * FROM changes").await.expect("starts");
+        tokio::time::timeout(PATIENCE, job.caught_up()).await.expect("in time").expect("caught up");
+        cluster.doris("ALTER TABLE {db}.t ADD COLUMN extra INT DEFAULT '7'").await;
+        cluster.doris("UPDATE {db}.t SET v = 'b', extra = 8 WHERE id = 1").await;
+        tokio::time::timeout(PATIENCE, job.caught_up()).await.expect("in time").expect("caught up");
+        assert_eq!(cluster.scalar("SELECT v FROM {db}.mirror WHERE id = 1").await, "b", "{profile}");
+        cluster.doris("ALTER TABLE {db}.t DROP COLUMN v").await;
+        cluster.doris("INSERT INTO {db}.t VALUES (2, 20, 8)").await;
+        let error = tokio::time::timeout(PATIENCE, job.wait()).await.expect("in time").expect_err("ends").to_string();
+        assert_tells(&error, &[&cluster.table("t"), "column 'v' is read but was dropped or renamed"]);
+        assert_eq!(cluster.scalar("SELECT COUNT(*) FROM {db}.mirror").await, "1", "the epoch is rolled back");
     }
 }
 

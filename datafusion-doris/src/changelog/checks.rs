@@ -96,6 +96,18 @@ impl Reader {
         }
     }
 
+    /// Looks again after `window` was read: its start may have become too old while its transactions were waited for.
+    pub(super) async fn check_still_kept(&self, window: Window) -> Result<()> {
+        let Some((asked_ms, passed)) = self.control.last_asked() else { return Ok(()) };
+        // A second more, for what the question took.
+        let about_now = asked_ms.saturating_add(i64::try_from(passed.as_millis()).unwrap_or(i64::MAX - 1000) + 1000);
+        let age_at = |server_ms| age(window.start_ms, server_ms, self.spec.time_to_live);
+        if age_at(asked_ms) == Age::Old || age_at(about_now) != Age::Old {
+            return Ok(());
+        }
+        self.check_retention(window.start_ms, self.server_ms().await?).await
+    }
+
     /// TSO of the first change before `end_ms` that the server still has.
     async fn first_change(&self, end_ms: i64) -> Result<Option<i64>> {
         let hidden = self.hidden_names(Window { start_ms: end_ms - 1000, end_ms }).await?;

@@ -240,6 +240,11 @@ impl ChangelogControl {
         self.state.lock().asked = Some((Instant::now(), now_ms));
     }
 
+    /// The server's time at the last poll that asked for it, and the time that passed since.
+    pub(super) fn last_asked(&self) -> Option<(i64, Duration)> {
+        self.state.lock().asked.map(|(at, server_ms)| (server_ms, at.elapsed()))
+    }
+
     /// Notes a poll that did not ask for the server's time.
     pub(super) fn looked(&self) {
         self.state.lock().looked = Some(Instant::now());

@@ -328,7 +328,11 @@ impl Reader {
         match piece {
             Piece::Snapshot(as_of) => self.read_snapshot(as_of, output).await,
             Piece::Window(window) => {
-                self.read_window(window, output).await.map_err(|error| self.explain(error))?;
+                let read = async {
+                    self.read_window(window, output).await?;
+                    self.check_still_kept(window).await
+                };
+                read.await.map_err(|error| self.explain(error))?;
                 self.metrics.windows.add(1);
                 let Window { start_ms, end_ms } = window;
                 tracing::debug!(table = %self.spec.table, start_ms, end_ms, "window is read");

@@ -199,6 +199,28 @@ async fn start_that_is_older_than_what_is_kept_fails_or_goes_on_with_what_is_lef
 }
 
 #[tokio::test(start_paused = true)]
+async fn start_that_becomes_too_old_while_its_window_is_waited_for_is_told() {
+    // Two minutes before its changes are dropped, and visible after four.
+    let start_ms = SECOND - 86_400_000 + 120_000;
+    let manners = |failures| Manners {
+        failures: Mutex::new(vec![5101; failures]),
+        kept_from_ms: SECOND - 3_600_000,
+        ..Manners::default()
+    };
+    let changes = || vec![insert(start_ms + 1_000, 1, "lost"), insert(SECOND - 1_000, 2, "kept")];
+    let spec = ChangelogSpec {
+        start: Some(local("2025-12-31 00:02:10")),
+        max_window: Duration::from_secs(7 * 86_400),
+        ..old_start(OnExpired::Fail)
+    };
+    let server = FakeServer::new(changes(), vec![], manners(50));
+    let error = drain(&node_of(&server, spec.clone())).await.unwrap_err().to_string();
+    assert!(error.contains("2025-12-31 00:02:10 UTC") && error.contains("changelog.ttl_seconds"), "{error}");
+    let server = FakeServer::new(changes(), vec![], manners(5));
+    assert_eq!(drain(&node_of(&server, spec)).await.unwrap(), ["+I2kept"], "nobody knows of a change dropped early");
+}
+
+#[tokio::test(start_paused = true)]
 async fn start_before_a_young_table_was_created_misses_nothing() {
     let changes = || vec![insert(START - 50_000_000, 1, "x")];
     let young = Manners { created_ms: Some(START - 80_000_000), ..Manners::default() };
