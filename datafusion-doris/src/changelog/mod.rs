@@ -17,6 +17,9 @@
 //! - In a continuous insert each window is fixed before the plan is executed, so the static side of a join is read
 //!   after it: a change meets the static rows that were committed before it (or later ones).
 //! - Positions are instants of the server's clock; the client's clock is never used.
+//! - A poll that finds the versions of the table's partitions as they were when everything was read ends there, and the
+//!   position stays (`idle`).
+//! - A column read that is dropped, renamed or retyped meanwhile ends the read with its name (`drift`).
 
 mod checks;
 mod control;
