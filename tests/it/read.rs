@@ -2,6 +2,7 @@
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::prelude::SessionContext;
+use doris_sandbox::Sandbox;
 
 use crate::harness::{Cluster, count, lines, refusal, run};
 
@@ -161,7 +162,7 @@ async fn a_result_without_rows_keeps_its_columns() {
 // C025
 #[tokio::test]
 async fn a_value_larger_than_four_mebibytes_is_read() {
-    let cluster = Cluster::start().await;
+    let cluster = Cluster::of(Sandbox::builder().string_limit_bytes(8 << 20)).await;
     cluster.doris("CREATE TABLE {db}.t (id INT, s STRING) DUPLICATE KEY(id) DISTRIBUTED BY HASH(id) BUCKETS 1").await;
     let ctx = cluster.context();
     cluster.declare(&ctx, "t", "t", &[]).await;

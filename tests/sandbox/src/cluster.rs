@@ -369,7 +369,9 @@ impl SandboxClock {
 
     /// Moves the time of all nodes.
     pub fn advance(&self, ms: i64) {
-        self.advanced_ms.fetch_add(ms, Ordering::SeqCst);
+        let add = |now: i64| Some(now.saturating_add(ms));
+        // The closure always gives a value.
+        let _ = self.advanced_ms.fetch_update(Ordering::SeqCst, Ordering::SeqCst, add);
     }
 
     fn follow(&self, offset_ms: i64) {
@@ -378,12 +380,12 @@ impl SandboxClock {
 
     /// The time before any node's offset.
     pub fn common_ms(&self) -> i64 {
-        self.base.now_ms() + self.advanced_ms.load(Ordering::SeqCst)
+        self.base.now_ms().saturating_add(self.advanced_ms.load(Ordering::SeqCst))
     }
 }
 
 impl Clock for SandboxClock {
     fn now_ms(&self) -> i64 {
-        self.common_ms() + self.master_offset_ms.load(Ordering::SeqCst)
+        self.common_ms().saturating_add(self.master_offset_ms.load(Ordering::SeqCst))
     }
 }

@@ -55,6 +55,8 @@ pub struct EngineConfig {
     pub streaming_label_keep_max: Duration,
     /// `max_tablet_version_num`: versions of a tablet above which loads are refused.
     pub max_tablet_version_num: usize,
+    /// `string_type_length_soft_limit_bytes`: longest STRING that is stored.
+    pub string_limit_bytes: u32,
     /// Small rowsets are merged after a commit.
     pub auto_compaction: bool,
     /// Time zone of new sessions, an IANA name or an offset.
@@ -65,6 +67,8 @@ pub struct EngineConfig {
     pub enable_feature_binlog: bool,
     /// `enable_table_stream`: table streams may be made and read.
     pub enable_table_stream: bool,
+    /// Threads that run queries; `None`: the caller's own.
+    pub executor: Option<tokio::runtime::Handle>,
 }
 
 impl Default for EngineConfig {
@@ -80,11 +84,13 @@ impl Default for EngineConfig {
             label_keep_max: Duration::from_secs(259_200),
             streaming_label_keep_max: Duration::from_secs(43_200),
             max_tablet_version_num: 2000,
+            string_limit_bytes: 1_048_576,
             auto_compaction: true,
             time_zone: "Asia/Shanghai".to_owned(),
             flight: FlightConfig::default(),
             enable_feature_binlog: true,
             enable_table_stream: true,
+            executor: None,
         }
     }
 }

@@ -12,6 +12,7 @@ mod connections;
 mod deep_stack;
 pub mod engine;
 pub mod error;
+mod executor;
 mod faults;
 mod flight;
 mod http;

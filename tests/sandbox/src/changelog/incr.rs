@@ -89,7 +89,9 @@ impl IncrSpec {
 impl Incr {
     /// The TSOs to read, `[from, to)`. A start that expired is moved, or refused where a net change would be wrong.
     pub(crate) fn window(&self, table: &Table, profile: Profile, fence: &Fence) -> Result<(i64, i64), SqlError> {
-        let start = self.start_ms.map(|ms| boundary(ms, profile));
+        // Nothing of the time before the table was there can have expired.
+        let created_ms = table.spec().created_ms;
+        let start = self.start_ms.map(|ms| boundary(ms, profile).max(created_ms << LOGICAL_BITS));
         let retained = retained_from(table, &fence.now);
         if self.kind == IncrType::MinDelta && start.is_some_and(|start| start < retained) {
             return Err(SqlError::detail(Names::of(profile).expired()));

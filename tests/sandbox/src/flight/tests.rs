@@ -274,16 +274,25 @@ async fn parallel_sinks_give_endpoints_that_all_hold_rows() {
 #[tokio::test]
 async fn a_row_of_six_mebibytes_passes_in_one_message() {
     let s = sandbox().await;
-    s.execute("CREATE TABLE d.wide (id INT, s STRING) DUPLICATE KEY(id) DISTRIBUTED BY HASH(id) BUCKETS 1")
-        .await
-        .expect("table");
-    let text = "x".repeat(6 << 20);
-    let answer = crate::testing::load(&s, "wide", &[("column_separator", ",")], format!("1,{text}")).await;
+    s.execute(
+        "CREATE TABLE d.wide (id INT, a STRING, b STRING, c STRING, d STRING, e STRING, f STRING) DUPLICATE KEY(id) \
+         DISTRIBUTED BY HASH(id) BUCKETS 1",
+    )
+    .await
+    .expect("table");
+    let text = "x".repeat(1 << 20);
+    let body = format!("1{}", format!(",{text}").repeat(6));
+    let answer = crate::testing::load(&s, "wide", &[("column_separator", ",")], body).await;
     assert_eq!(answer["Status"], "Success", "{answer}");
     let mut fe = login(&s).await;
-    let info = fe.execute("SELECT s FROM d.wide".into(), None).await.expect("info");
+    let info = fe.execute("SELECT a, b, c, d, e, f FROM d.wide".into(), None).await.expect("info");
     let batches = rows(&s, &info).await;
-    assert_eq!(batches[0].column(0).as_string::<i32>().value(0).len(), 6 << 20);
+    let lengths: usize = batches[0].columns().iter().map(|column| column.as_string::<i32>().value(0).len()).sum();
+    assert_eq!(lengths, 6 << 20);
+    let longer = format!("2,{text}x,b,c,d,e,f");
+    let answer = crate::testing::load(&s, "wide", &[("column_separator", ",")], longer).await;
+    assert_eq!(answer["Status"], "Fail", "{answer}");
+    assert!(answer["FirstErrorMsg"].as_str().unwrap_or_default().contains("schema length: 1048576"), "{answer}");
 }
 
 #[tokio::test]

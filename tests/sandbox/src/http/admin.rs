@@ -358,17 +358,26 @@ struct ClockText {
     offset_ms: Option<i64>,
 }
 
+/// A hundred years.
+const CLOCK_LIMIT_MS: u64 = 100 * 366 * 86_400_000;
+
 async fn clock(State(admin): Ctx, body: Bytes) -> Result<Response, Refusal> {
     let text: ClockText = read(&body)?;
     let cluster = &admin.cluster;
     match (text.node, text.offset_ms) {
         (None, None) => {}
+        (Some(_), Some(offset)) if offset.unsigned_abs() > CLOCK_LIMIT_MS => {
+            return Err(bad("`offset_ms` is more than a hundred years"));
+        }
         (Some(node), Some(offset)) => {
             let id: NodeId = node.parse().map_err(bad)?;
             let member = cluster.member(id).ok_or_else(|| bad(format!("there is no node {id}")))?;
             cluster.set_clock_offset(member, offset);
         }
         _ => return Err(bad("`node` and `offset_ms` go together")),
+    }
+    if text.advance_ms.unsigned_abs() > CLOCK_LIMIT_MS {
+        return Err(bad("`advance_ms` moves the clock by more than a hundred years"));
     }
     cluster.clock.advance(text.advance_ms);
     cluster.engine.sweep();

@@ -6,16 +6,16 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, ListArray, MapArray, StructArray};
 use arrow::datatypes::{DataType, Field, FieldRef, Fields};
 use arrow::error::ArrowError;
-use arrow::ipc::reader::StreamReader;
 
+use super::arrow_stream::Batches;
 use super::intake::Intake;
 use super::reply::Failure;
 use crate::engine::Profile;
 use crate::types::DorisType;
 
 pub(super) fn read(input: impl Read, profile: Profile, intake: &mut Intake<'_>) -> Result<(), Failure> {
-    let reader = StreamReader::try_new(BufReader::with_capacity(128 * 1024, input), None).map_err(broken)?;
-    let schema = reader.schema();
+    let mut batches = Batches::open(BufReader::with_capacity(128 * 1024, input)).map_err(broken)?;
+    let schema = Arc::clone(batches.schema());
     let mut order = Vec::with_capacity(intake.mapping.sources.len());
     for source in &intake.mapping.sources {
         let found = schema.fields().iter().position(|f| f.name().eq_ignore_ascii_case(&source.name));
@@ -35,8 +35,7 @@ pub(super) fn read(input: impl Read, profile: Profile, intake: &mut Intake<'_>) 
     }
     // Older builds take the integer of a timestamp without a zone for an instant and show it in the load's zone.
     let shifted = !profile.naive_datetime();
-    for batch in reader {
-        let batch = batch.map_err(broken)?;
+    while let Some(batch) = batches.next().map_err(broken)? {
         let mut arrays = Vec::with_capacity(order.len());
         for index in &order {
             let array = batch.column(*index);

@@ -89,6 +89,8 @@ pub(super) struct Mapping {
     /// `where`, and the target columns that it sees.
     filter: Option<(CompiledExpr, SchemaRef)>,
     strict: bool,
+    /// Bytes of a STRING.
+    string_limit: u32,
     pub zone: SessionZone,
 }
 
@@ -232,7 +234,7 @@ impl Mapping {
                     }
                 }
             }
-            let (DorisType::Char(bytes) | DorisType::Varchar(bytes)) = target.ty else { continue };
+            let Some(bytes) = target.ty.max_bytes(self.string_limit) else { continue };
             let Some(texts) = array.as_string_opt::<i32>() else { continue };
             for (row, text) in texts.iter().enumerate() {
                 let length = text.map_or(0, str::len);

@@ -10,6 +10,7 @@
 //! transaction of their own: their rows are kept until the body is at its end and then join the [`group`].
 
 mod arrow;
+mod arrow_stream;
 mod batch;
 mod csv;
 mod csv_rows;

@@ -1,6 +1,7 @@
 //! The blocking half of a load: reads the body, writes batches, ends the transaction.
 
-use std::io;
+use std::io::{self, Read};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -110,16 +111,32 @@ impl Job {
         let plain = decompress::reader(body, self.head.compression).map_err(|e| input_failure(&e))?;
         match self.head.format {
             Format::Arrow => arrow::read(plain, self.engine.profile(), intake)?,
-            Format::Parquet => parquet::read(plain, intake)?,
+            Format::Parquet => parquet(plain, intake)?,
             Format::Csv { header_lines } => {
                 // skip_lines is ignored when the format itself says how many lines are names.
                 let skip = if header_lines > 0 { header_lines } else { self.plan.csv.skip_lines };
                 csv_rows::read(plain, skip, &self.plan.csv, intake)?;
             }
-            Format::Json => json_rows::read(plain, &self.plan.json, &self.plan.csv.delimiter, intake)?,
+            Format::Json => json_rows::read(without_bom(plain)?, &self.plan.json, &self.plan.csv.delimiter, intake)?,
         }
         intake.flush()
     }
+}
+
+/// The reader trusts what a file names and panics over some of it.
+fn parquet(plain: impl Read, intake: &mut Intake<'_>) -> Result<(), Failure> {
+    catch_unwind(AssertUnwindSafe(|| parquet::read(plain, intake)))
+        .unwrap_or_else(|_| Err(Failure::new("INTERNAL_ERROR", "Read parquet file failed: the file is malformed")))
+}
+
+/// A JSON body without the byte order mark it may begin with.
+fn without_bom(mut plain: impl Read) -> Result<impl Read, Failure> {
+    let mut head = Vec::with_capacity(3);
+    (&mut plain).take(3).read_to_end(&mut head).map_err(|error| input_failure(&error))?;
+    if head == b"\xef\xbb\xbf" {
+        head.clear();
+    }
+    Ok(io::Cursor::new(head).chain(plain))
 }
 
 /// The body could not be read: the client is gone, or the compressed data is broken.

@@ -204,7 +204,10 @@ fn time_literal(take: &mut Take<'_>) -> Option<String> {
     let (hours, minutes, seconds) = (inner.u8()?, inner.u8()?, inner.u8()?);
     let fraction = inner.u32().map(|micros| format!(".{micros:06}")).unwrap_or_default();
     let sign = if negative { "-" } else { "" };
-    Some(format!("'{sign}{:02}:{minutes:02}:{seconds:02}{fraction}'", u32::from(hours) + 24 * days))
+    if minutes > 59 || seconds > 59 || fraction.len() > 7 {
+        return None;
+    }
+    Some(format!("'{sign}{:02}:{minutes:02}:{seconds:02}{fraction}'", u64::from(hours) + 24 * u64::from(days)))
 }
 
 #[cfg(test)]
@@ -219,6 +222,7 @@ mod tests {
             (0x01, true, &[0xff], "255"),
             (0x02, false, &[0x00, 0x80], "(-32768)"),
             (0x03, false, &[1, 0, 0, 0], "1"),
+            (0x0b, false, &[8, 1, 0xff, 0xff, 0xff, 0xff, 1, 2, 3], "'-103079215081:02:03'"),
             (0x08, true, &[0xff; 8], "18446744073709551615"),
             (0x05, false, &1.5_f64.to_le_bytes(), "CAST('1.5' AS DOUBLE)"),
             (0xfd, false, b"\x05it's\\", "'it''s\\\\'"),

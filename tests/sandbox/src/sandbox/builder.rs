@@ -11,6 +11,7 @@ use super::Sandbox;
 use crate::cluster::{Cluster, Member, Parts, SandboxClock};
 use crate::engine::{Clock, Engine, EngineConfig, Profile};
 use crate::error::SqlError;
+use crate::executor;
 use crate::faults::NodeId;
 use crate::flight::FlightConfig;
 use crate::http;
@@ -41,6 +42,9 @@ pub enum StartError {
     /// A cluster needs at least one FE and one BE.
     #[error("a sandbox needs at least one FE and one BE")]
     NoNode,
+    /// No threads for queries.
+    #[error("cannot start the threads of queries: {0}")]
+    Executor(std::io::Error),
     /// The seed script failed.
     #[error("the seed script failed: {0}")]
     Seed(#[from] SqlError),
@@ -137,6 +141,13 @@ impl SandboxBuilder {
     #[must_use]
     pub fn max_running_transactions(mut self, limit: usize) -> Self {
         self.config.max_running_txn_num_per_db = limit;
+        self
+    }
+
+    /// `string_type_length_soft_limit_bytes` (default 1 MiB): longest STRING that is stored.
+    #[must_use]
+    pub fn string_limit_bytes(mut self, limit: u32) -> Self {
+        self.config.string_limit_bytes = limit;
         self
     }
 
@@ -271,6 +282,7 @@ impl SandboxBuilder {
 
         let clock = SandboxClock::new(Arc::clone(&self.config.clock));
         self.config.clock = Arc::clone(&clock) as Arc<dyn Clock>;
+        self.config.executor = Some(executor::handle().map_err(StartError::Executor)?);
         let engine = Engine::new(self.config);
         let members = addresses(&ports);
         let now_ms = clock.common_ms();

@@ -19,6 +19,7 @@ const PARSER_DEPTH: usize = 40_000;
 pub(super) fn parser(mut tokens: Vec<Token>) -> Parser<'static> {
     static DIALECT: DorisDialect = DorisDialect;
     name_functions(&mut tokens);
+    enclose_null_patterns(&mut tokens);
     Parser::new(&DIALECT).with_recursion_limit(PARSER_DEPTH).with_tokens(tokens)
 }
 
@@ -45,6 +46,19 @@ fn name_functions(tokens: &mut [Token]) {
                 break;
             }
         }
+    }
+}
+
+/// `REGEXP NULL` and `RLIKE NULL`: the parser would take the NULL for a part of the operator.
+fn enclose_null_patterns(tokens: &mut Vec<Token>) {
+    let is = |token: Option<&Token>, keywords: &[Keyword]| matches!(token, Some(Token::Word(word)) if word.quote_style.is_none() && keywords.contains(&word.keyword));
+    let mut i = 0;
+    while i + 1 < tokens.len() {
+        if is(tokens.get(i), &[Keyword::REGEXP, Keyword::RLIKE]) && is(tokens.get(i + 1), &[Keyword::NULL]) {
+            tokens.insert(i + 2, Token::RParen);
+            tokens.insert(i + 1, Token::LParen);
+        }
+        i += 1;
     }
 }
 

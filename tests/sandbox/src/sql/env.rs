@@ -61,6 +61,7 @@ impl ExprContext {
             version: session.variables.get("version").unwrap_or_default().to_owned(),
             now: env.now_text(),
             like_escape: env.profile > Profile::V2_1,
+            decimal256: env.decimal256,
             epoch_seconds: env.now_ms.div_euclid(1000),
             utc_now: env.utc_text(),
         };
@@ -83,6 +84,7 @@ impl ExprContext {
             version: "5.7.99".to_owned(),
             now: env.now_text(),
             like_escape: env.profile > Profile::V2_1,
+            decimal256: env.decimal256,
             epoch_seconds: env.now_ms.div_euclid(1000),
             utc_now: env.utc_text(),
         };

@@ -21,7 +21,7 @@ use crate::error::SqlError;
 use crate::session::{LastInsert, Session};
 use crate::storage::{DELETE_SIGN, DefaultValue, SEQUENCE_COL, Table};
 use crate::txn::LoadTxn;
-use crate::types::{ColumnBuilder, DorisType, conform_in};
+use crate::types::{ColumnBuilder, DorisType, Value, conform_in};
 
 /// Rows per batch built from literals.
 const VALUES_BATCH: usize = 8192;
@@ -394,6 +394,11 @@ fn append_expression(
     if value.is_null(0) {
         builder.append_null();
         return Ok(true);
+    }
+    if matches!(builder.doris_type(), DorisType::Bitmap | DorisType::Hll) {
+        // They have no text.
+        let state = Value::read(&converted, 0, builder.doris_type());
+        return Ok(builder.append_value(&state).is_ok());
     }
     let text = crate::types::text_value(&converted, 0, builder.doris_type(), crate::types::TextStyle::Mysql);
     Ok(text.is_some_and(|text| builder.append_text(&text).is_ok()))

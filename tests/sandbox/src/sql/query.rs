@@ -13,7 +13,6 @@ use datafusion::common::{DataFusionError, SchemaError};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
-use datafusion::physical_plan::execute_stream;
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{self, Query, TableFactor, VisitMut, VisitorMut};
 use datafusion::sql::sqlparser::tokenizer::Token;
@@ -30,6 +29,7 @@ use super::{ddl, dialect, functions, information, output, privileges, stream_sca
 use crate::changelog::{Consumption, Fence};
 use crate::engine::{Engine, Origin, Profile, StatementResult, TabletInfo};
 use crate::error::SqlError;
+use crate::executor;
 use crate::session::Session;
 use crate::storage::Table;
 use crate::types::{DorisType, format_datetime};
@@ -49,6 +49,8 @@ pub(super) struct QueryOptions {
 /// A planned query.
 pub(super) struct Prepared {
     state: SessionState,
+    /// Where it runs; `None`: where it is polled.
+    executor: Option<tokio::runtime::Handle>,
     pub(super) plan: LogicalPlan,
     origin: Origin,
     /// The tables that are read.
@@ -72,8 +74,7 @@ impl Prepared {
 
     /// Runs the plan; batches in storage types.
     pub(super) async fn stream(self) -> Result<SendableRecordBatchStream, SqlError> {
-        let plan = self.state.create_physical_plan(&self.plan).await.map_err(engine_error)?;
-        execute_stream(plan, self.state.task_ctx()).map_err(engine_error)
+        executor::run(self.executor.as_ref(), self.state, self.plan).await.map_err(engine_error)
     }
 }
 
@@ -192,6 +193,7 @@ pub(super) async fn prepare(
     let from_fe = binder.tables == 0 && (rewritten.uses_variables || session_function || binder.system > 0);
     Ok(Prepared {
         state,
+        executor: session.engine.config().executor.clone(),
         plan,
         origin: if from_fe { Origin::Fe } else { Origin::Be },
         scans: binder.notes,
@@ -400,6 +402,15 @@ pub(crate) fn engine_error(error: DataFusionError) -> SqlError {
             }
             other => SqlError::detail(other),
         },
+        DataFusionError::Plan(text) if text.starts_with("Projections require unique expression names") => {
+            SqlError::not_served("several columns of one name in `*`, a derived table or a view")
+        }
+        DataFusionError::Plan(text) if text.starts_with("HAVING clause references") => {
+            SqlError::detail("HAVING may name columns of the GROUP BY clause and aggregate functions")
+        }
+        DataFusionError::Plan(text) if text.contains("must appear in the GROUP BY clause") => SqlError::detail(
+            "columns of the select list must appear in the GROUP BY clause or in an aggregate function",
+        ),
         DataFusionError::Plan(text) | DataFusionError::Execution(text) => SqlError::detail(text),
         DataFusionError::NotImplemented(text) => SqlError::not_served(text),
         DataFusionError::External(inner) if inner.is::<SqlError>() => {

@@ -32,6 +32,8 @@ pub(super) struct Facts {
     pub(super) now: String,
     /// `LIKE ... ESCAPE` is known to the build.
     pub(super) like_escape: bool,
+    /// Decimals may have 76 digits.
+    pub(super) decimal256: bool,
     /// Seconds since the epoch.
     pub(super) epoch_seconds: i64,
     /// Wall clock in UTC, with six digits of fraction.
@@ -220,6 +222,11 @@ fn label_outputs(body: &mut SetExpr) {
         _ => return,
     };
     let mut seen: HashMap<String, usize> = HashMap::new();
+    // What `*` gives is not known here: it may hold any name.
+    let beside_all = select
+        .projection
+        .iter()
+        .any(|item| matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..)));
     for item in &mut select.projection {
         let (expr, label) = match item {
             SelectItem::UnnamedExpr(expr) => {
@@ -236,8 +243,8 @@ fn label_outputs(body: &mut SetExpr) {
         };
         let count = seen.entry(label.to_lowercase()).or_insert(0);
         *count += 1;
-        let repeated = *count > 1;
         let plain = matches!(item, SelectItem::UnnamedExpr(Expr::Identifier(_) | Expr::CompoundIdentifier(_)));
+        let repeated = *count > 1 || (plain && beside_all);
         let anonymous = matches!(item, SelectItem::UnnamedExpr(_)) && !plain;
         if plain && !repeated {
             continue;

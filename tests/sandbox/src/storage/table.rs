@@ -476,6 +476,10 @@ impl Table {
 
     /// The tablet with more versions than `limit`, and their number.
     pub(crate) fn crowded_tablet(&self, limit: usize) -> Option<(u64, usize)> {
+        // What records changes is not compacted here, where a BE compacts it.
+        if self.spec().changes.is_some() {
+            return None;
+        }
         let state = self.shared.state.read();
         state.tablets().filter(|t| t.rowsets.len() > limit).find_map(|tablet| {
             let mut versions: Vec<u64> = tablet.rowsets.iter().map(|e| e.rowset.version).collect();

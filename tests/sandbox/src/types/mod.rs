@@ -253,6 +253,26 @@ impl DorisType {
         )
     }
 
+    /// Whether all decimals of the type have at most 38 digits, or may have more.
+    ///
+    /// # Errors
+    /// That they may not.
+    pub fn check_decimals(&self, decimal256: bool) -> Result<(), String> {
+        match self {
+            Self::Decimal { precision, .. } if *precision > 38 && !decimal256 => Err(format!(
+                "Datatype DecimalV3 with precision {precision}, which is greater than 38 is disabled by default, \
+                 set enable_decimal256 = true to enable it."
+            )),
+            Self::Array(item) => item.check_decimals(decimal256),
+            Self::Map(key, value) => {
+                key.check_decimals(decimal256)?;
+                value.check_decimals(decimal256)
+            }
+            Self::Struct(fields) => fields.iter().try_for_each(|(_, ty)| ty.check_decimals(decimal256)),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether a table may have a column of this type: on this build, and with decimals of more than 38 digits or not.
     ///
     /// # Errors
@@ -268,10 +288,7 @@ impl DorisType {
             Self::Null => Err("column type NULL is not supported".to_owned()),
             Self::Time(_) => Err("Time type is not supported for olap table".to_owned()),
             Self::TimestampTz(_) if profile < Profile::V5_0Changelog => Err("unknown type `TIMESTAMPTZ`".to_owned()),
-            Self::Decimal { precision, .. } if *precision > 38 && !decimal256 => Err(format!(
-                "Datatype DecimalV3 with precision {precision}, which is greater than 38 is disabled by default, \
-                 set enable_decimal256 = true to enable it."
-            )),
+            Self::Decimal { .. } => self.check_decimals(decimal256),
             Self::Array(item) => inside(item, "ARRAY"),
             Self::Map(key, value) => {
                 inside(key, "MAP")?;
@@ -279,6 +296,15 @@ impl DorisType {
             }
             Self::Struct(fields) => fields.iter().try_for_each(|(_, ty)| inside(ty, "STRUCT")),
             _ => Ok(()),
+        }
+    }
+
+    /// Bytes a column's text may have; STRING has the limit of the server's configuration.
+    pub fn max_bytes(&self, string_limit: u32) -> Option<u32> {
+        match self {
+            Self::Char(n) | Self::Varchar(n) => Some(*n),
+            Self::String => Some(string_limit),
+            _ => None,
         }
     }
 

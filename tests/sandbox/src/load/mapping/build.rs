@@ -69,6 +69,7 @@ impl Mapping {
         let schema = fields(flexible);
         Ok(Planned {
             mapping: Self {
+                string_limit: engine.config().string_limit_bytes,
                 open_ended: false,
                 selection: None,
                 sources: builder.sources,

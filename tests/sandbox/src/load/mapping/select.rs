@@ -71,6 +71,7 @@ impl Mapping {
             merge_type: if signed { MergeType::Merge } else { MergeType::Append },
             sequence_column: None,
             mapping: Self {
+                string_limit: engine.config().string_limit_bytes,
                 open_ended: matches!(format, Format::Csv { .. }),
                 sources: builder.sources,
                 flexible: false,

@@ -186,7 +186,7 @@ fn scalar(value: &Value, ty: &DorisType) -> Result<ScalarValue> {
     if builder.append_value(value).is_err() {
         builder.append_null();
     }
-    ScalarValue::try_from_array(&builder.finish(), 0)
+    super::row::scalar(&builder.finish())
 }
 
 impl Folding {

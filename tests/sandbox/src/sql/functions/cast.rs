@@ -190,7 +190,7 @@ impl ScalarUDFImpl for Cast {
             }
         }
         if single {
-            return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&out, 0)?));
+            return Ok(ColumnarValue::Scalar(super::row::scalar(&out)?));
         }
         Ok(ColumnarValue::Array(out))
     }
@@ -206,6 +206,9 @@ pub(crate) fn try_cast(env: &Env) -> ScalarUDF {
     ScalarUDF::from(Cast { env: *env, lenient: true, signature: Signature::any(2, Volatility::Immutable) })
 }
 
+/// 2^127
+const LARGEINT_BOUND: &str = "170141183460469231731687303715884105728";
+
 /// The type and value of a number as written: the smallest integer that holds it, else a decimal, else DOUBLE.
 pub(crate) fn number(text: &str, max_precision: u8) -> (DorisType, Value) {
     let double = || (DorisType::Double, Value::Float(text.parse().unwrap_or(f64::INFINITY)));
@@ -215,10 +218,11 @@ pub(crate) fn number(text: &str, max_precision: u8) -> (DorisType, Value) {
             let rank = rank.iter().filter(|max| value > **max).count() as u8;
             return (DorisType::integer_of_rank(rank), Value::Int(value));
         }
+        let digits = text.trim_start_matches('0');
         // One above the largest LARGEINT, so that a minus before it gives the smallest.
-        let digits = text.trim_start_matches('0').len().max(1) as u8;
-        let shape = (digits <= 76).then_some((digits.max(39), 0));
-        return decimal(text, shape, 76).unwrap_or_else(double);
+        let limit = if digits == LARGEINT_BOUND { 39 } else { max_precision };
+        let shape = u8::try_from(digits.len()).ok().map(|digits| (digits.max(39), 0));
+        return decimal(text, shape, limit).unwrap_or_else(double);
     }
     let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
     let Ok(exponent) = exponent.parse::<i32>() else { return double() };
@@ -277,7 +281,7 @@ impl ScalarUDFImpl for FloatKey {
         match &args.args[0] {
             ColumnarValue::Scalar(value) => {
                 let out = float_key(&value.to_array()?);
-                Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&out, 0)?))
+                Ok(ColumnarValue::Scalar(super::row::scalar(&out)?))
             }
             ColumnarValue::Array(array) => Ok(ColumnarValue::Array(float_key(array))),
         }

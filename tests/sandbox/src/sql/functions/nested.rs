@@ -199,7 +199,7 @@ pub(crate) fn defs() -> Vec<Def> {
             |c| Ok(Value::Struct(c.args.to_vec())),
         )
         .with_nulls(),
-        g("element_at", "ae", element_type, element),
+        g("element_at", "ap", element_type, element),
         g("struct_element", "aa", element_type, element),
         g("array_sort sort_array", "a", same, |c| {
             let mut items = c.list(0).to_vec();

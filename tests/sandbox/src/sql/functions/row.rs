@@ -4,7 +4,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use arrow::array::ArrayRef;
+use arrow::array::{ArrayRef, AsArray};
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::{Result, ScalarValue, exec_datafusion_err, exec_err, plan_datafusion_err};
 use datafusion::logical_expr::{
@@ -139,6 +139,7 @@ pub(crate) struct Def {
     pub(crate) names: &'static str,
     /// One letter per argument: `s` text, `i` integer, `L` wide integer, `f` double, `b` truth value, `t` wall clock,
     /// `d` day, `x` span of time, `m` bitmap, `h` sketch, `j` JSON, `a` as it is, `e` as the items of the first argument,
+    /// `p` a position in it or a key of it,
     /// `c` in the common type of all such arguments, `k` in the type in which they are compared; then `?` (may be missing) or `+` (one or more).
     pub(crate) args: &'static str,
     pub(crate) ret: Ret,
@@ -232,6 +233,11 @@ pub(crate) fn target(class: char, own: &DorisType, first: &DorisType, common: &D
         'j' => DorisType::Json,
         'e' => match first {
             DorisType::Array(item) => own.common(item, 76).unwrap_or_else(|| (**item).clone()),
+            DorisType::Map(key, _) => own.common(key, 76).unwrap_or_else(|| (**key).clone()),
+            _ => own.clone(),
+        },
+        'p' => match first {
+            DorisType::Array(_) => DorisType::BigInt,
             DorisType::Map(key, _) => own.common(key, 76).unwrap_or_else(|| (**key).clone()),
             _ => own.clone(),
         },
@@ -388,10 +394,20 @@ impl ScalarUDFImpl for RowFunction {
         }
         let array = builder.finish();
         if constant {
-            return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&array, 0)?));
+            return Ok(ColumnarValue::Scalar(scalar(&array)?));
         }
         Ok(ColumnarValue::Array(array))
     }
+}
+
+/// The value of an array of one row; the Doris types of what it holds stay with it.
+pub(crate) fn scalar(array: &ArrayRef) -> Result<ScalarValue> {
+    Ok(match array.data_type() {
+        DataType::List(_) => ScalarValue::List(Arc::new(array.as_list::<i32>().slice(0, 1))),
+        DataType::Map(..) => ScalarValue::Map(Arc::new(array.as_map().slice(0, 1))),
+        DataType::Struct(_) => ScalarValue::Struct(Arc::new(array.as_struct().slice(0, 1))),
+        _ => ScalarValue::try_from_array(array, 0)?,
+    })
 }
 
 /// The executor's function of a definition.

@@ -166,7 +166,7 @@ fn day_number(c: &Call<'_>) -> i64 {
 }
 
 /// `week(d, mode)` as MySQL counts.
-fn week(days: i64, mode: i64, year_too: bool) -> i64 {
+pub(super) fn week(days: i64, mode: i64, year_too: bool) -> i64 {
     let (monday_first, from_one, first_is_long) = (mode & 1 != 0, mode & 2 != 0 || year_too, mode & 4 != 0);
     let rule = if monday_first { !first_is_long } else { first_is_long };
     // With the rule, week one is the first that has four days in the year; else the first that starts in it.
@@ -317,6 +317,10 @@ pub(crate) fn defs() -> Vec<Def> {
         diff!("milliseconds_diff", "MILLISECOND"),
         diff!("microseconds_diff", "MICROSECOND"),
         g("date_trunc", "ts", trunc_type, |c| match truncate(c.i(0), c.s(1)) {
+            // The first week began before the first day there is.
+            Some(micros) if civil_from_days(micros.div_euclid(DAY)).0 < 0 => {
+                Err("Operation date_trunc out of range".to_owned())
+            }
             Some(micros) if *c.ret == Date => Ok(Value::Date(micros.div_euclid(DAY) as i32)),
             Some(micros) => Ok(Value::DateTime(micros)),
             None => null(),

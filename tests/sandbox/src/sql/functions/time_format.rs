@@ -1,5 +1,6 @@
 //! The formats of `date_format` and `str_to_date`.
 
+use super::time::week;
 use crate::types::{civil_from_days, days_from_civil, format_datetime};
 
 const MONTHS: [&str; 12] = [
@@ -17,6 +18,16 @@ const MONTHS: [&str; 12] = [
     "December",
 ];
 const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
+
+fn ordinal(day: u32) -> &'static str {
+    match (day % 100, day % 10) {
+        (11..=13, _) => "th",
+        (_, 1) => "st",
+        (_, 2) => "nd",
+        (_, 3) => "rd",
+        _ => "th",
+    }
+}
 
 /// MySQL's `date_format` over microseconds of a wall clock.
 pub(crate) fn date_format(micros: i64, format: &str) -> String {
@@ -54,6 +65,15 @@ pub(crate) fn date_format(micros: i64, format: &str) -> String {
             Some('W') => out.push_str(DAYS[(days + 4).rem_euclid(7) as usize]),
             Some('a') => out.push_str(&DAYS[(days + 4).rem_euclid(7) as usize][..3]),
             Some('w') => out.push_str(&(days + 4).rem_euclid(7).to_string()),
+            Some('j') => out.push_str(&format!("{:03}", days - days_from_civil(year, 1, 1) + 1)),
+            Some('D') => out.push_str(&format!("{day}{}", ordinal(day))),
+            // Weeks that start on Sunday or Monday, counted from 0, or from 1 with the year they belong to.
+            Some('U') => out.push_str(&format!("{:02}", week(days, 0, false))),
+            Some('u') => out.push_str(&format!("{:02}", week(days, 1, false))),
+            Some('V') => out.push_str(&format!("{:02}", week(days, 2, false))),
+            Some('v') => out.push_str(&format!("{:02}", week(days, 3, false))),
+            Some('X') => out.push_str(&format!("{:04}", week(days, 2, true) / 100)),
+            Some('x') => out.push_str(&format!("{:04}", week(days, 3, true) / 100)),
             Some(other) => out.push(other),
             None => out.push('%'),
         }

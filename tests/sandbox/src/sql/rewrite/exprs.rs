@@ -54,6 +54,12 @@ impl Rewriter<'_> {
         check_copied(self.copied)
     }
 
+    fn cast_type(&self, data_type: &SqlType) -> Result<String, SqlError> {
+        let ty = type_text(data_type)?;
+        ty.check_decimals(self.facts.decimal256).map_err(SqlError::detail)?;
+        Ok(ty.to_string())
+    }
+
     /// What must be seen before its parts are rewritten.
     pub(super) fn before(&mut self, expr: &mut Expr) -> Result<(), SqlError> {
         match expr {
@@ -123,7 +129,7 @@ impl Rewriter<'_> {
                 }
             }
             Expr::Cast { kind, expr: inner, data_type, .. } => {
-                let ty = type_text(data_type)?.to_string();
+                let ty = self.cast_type(data_type)?;
                 let inner = take(inner);
                 *expr = match kind {
                     CastKind::TryCast | CastKind::SafeCast => call("__doris_try_cast", vec![inner, text(ty)]),
@@ -131,7 +137,7 @@ impl Rewriter<'_> {
                 };
             }
             Expr::Convert { expr: inner, data_type: Some(data_type), .. } => {
-                let ty = type_text(data_type)?.to_string();
+                let ty = self.cast_type(data_type)?;
                 *expr = cast(take(inner), &ty);
             }
             Expr::Convert { .. } => return Err(SqlError::not_served("CONVERT ... USING")),

@@ -26,6 +26,9 @@ fn too_many() -> SqlError {
     SqlError::detail(format!("Exceeded the maximum number of child expressions ({CHILDREN})."))
 }
 
+/// Subqueries in expressions within each other: the executor's planning time doubles with each.
+const SUBQUERIES: usize = 10;
+
 /// Counts levels while it goes down; a chain of one logical operator is one level with many children.
 #[derive(Default)]
 struct Measure {
@@ -35,6 +38,13 @@ struct Measure {
     /// Calls and operators that are open, and the most there were.
     computing: usize,
     most: usize,
+    /// Subqueries that are open, and the most there were.
+    querying: usize,
+    most_queries: usize,
+}
+
+fn holds_query(expr: &Expr) -> bool {
+    matches!(expr, Expr::Subquery(_) | Expr::InSubquery { .. } | Expr::Exists { .. })
 }
 
 fn chain(expr: &Expr) -> Option<bool> {
@@ -73,6 +83,8 @@ impl Visitor for Measure {
         self.depth += usize::from(level);
         self.computing += usize::from(computes);
         self.most = self.most.max(self.computing);
+        self.querying += usize::from(holds_query(expr));
+        self.most_queries = self.most_queries.max(self.querying);
         if self.depth > DEPTH {
             return ControlFlow::Break(too_deep());
         }
@@ -88,7 +100,8 @@ impl Visitor for Measure {
         if children > CHILDREN { ControlFlow::Break(too_many()) } else { ControlFlow::Continue(()) }
     }
 
-    fn post_visit_expr(&mut self, _: &Expr) -> ControlFlow<SqlError> {
+    fn post_visit_expr(&mut self, expr: &Expr) -> ControlFlow<SqlError> {
+        self.querying -= usize::from(holds_query(expr));
         if let Some((level, _, computes)) = self.open.pop() {
             self.depth -= usize::from(level);
             self.computing -= usize::from(computes);
@@ -104,6 +117,9 @@ fn check(tree: &impl Visit) -> Result<(), SqlError> {
         ControlFlow::Continue(()) if measure.most > PLANNED => Err(SqlError::not_served(format!(
             "more than {PLANNED} calls and operators within each other (expr_depth_limit is {DEPTH})"
         ))),
+        ControlFlow::Continue(()) if measure.most_queries > SUBQUERIES => {
+            Err(SqlError::not_served(format!("more than {SUBQUERIES} subqueries within each other")))
+        }
         ControlFlow::Continue(()) => Ok(()),
     }
 }

@@ -290,3 +290,20 @@ async fn lsns_order_one_transaction() {
     f.run("SET show_hidden_columns = true").await;
     assert_eq!(f.rows("SELECT * FROM du WHERE k = 3").await[0].split('|').count(), 3);
 }
+
+#[tokio::test]
+async fn a_start_before_a_young_table_has_not_expired() {
+    let mut f = Fixture::new(Profile::V5_0Changelog);
+    f.run("CREATE DATABASE d; USE d").await;
+    f.run(
+        "CREATE TABLE s (id INT) UNIQUE KEY(id) DISTRIBUTED BY HASH(id) BUCKETS 1 PROPERTIES('changelog.enable'='true', \
+         'changelog.need_historical_value'='true', 'changelog.ttl_seconds'='60')",
+    )
+    .await;
+    f.run("INSERT INTO s VALUES (1)").await;
+    f.clock.advance(2000);
+    let sql = "SELECT id FROM s@incr('startTimestamp'='2020-01-01 00:00:00', 'incrementType'='MIN_DELTA')";
+    assert_eq!(f.rows(sql).await, ["1"]);
+    f.clock.advance(120_000);
+    assert!(f.error(sql).await.message.contains("has expired"));
+}

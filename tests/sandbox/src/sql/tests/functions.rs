@@ -94,6 +94,22 @@ async fn functions_of_time() {
         )],
     )
     .await;
+    check(
+        &mut f,
+        &[
+            (
+                "date_format('2020-01-05', '%j %D %U %u %V %v %X %x'), date_format('2021-01-02', '%X-%V %x-%v')",
+                "005 5th 01 01 01 01 2020 2020|2020-52 2020-53",
+            ),
+            (
+                "date_format('2020-01-11', '%D'), date_format('2020-01-22', '%D'), date_format('2020-01-23', '%D')",
+                "11th|22nd|23rd",
+            ),
+            ("'a' REGEXP NULL, NULL REGEXP 'a', 'a' NOT RLIKE NULL, 'a' LIKE NULL", "NULL|NULL|NULL|NULL"),
+        ],
+    )
+    .await;
+    assert!(f.try_rows("SELECT date_trunc('0000-01-01', 'week')").await.unwrap_err().contains("out of range"));
     assert!(f.try_rows("SELECT date_add('9999-12-31', INTERVAL 1 DAY)").await.unwrap_err().contains("out of range"));
 }
 
@@ -111,6 +127,9 @@ async fn functions_of_null_json_and_nested_values() {
             ("json_contains('[1,2]', '1'), json_keys('{\"b\":1,\"a\":2}'), json_unquote('\"x\"')", "1|[\"b\", \"a\"]|x"),
             ("CAST('{\"a\":[1,2]}' AS VARIANT)['a'][2]", "2"),
             ("[1, 2, 3][1], [1, 2, 3][-1], [1][5], {'a': 5}['a'], struct_element(named_struct('f', 7), 'f')", "1|3|NULL|5|7"),
+            ("array('a', 'b')[1], array('a', 'b')[-1], element_at(['a', 'b'], 2), split_by_string('a,b', ',')[1]", "a|b|b|a"),
+            ("array(1.5, 2)[1], array(DATE '2020-01-01')[1], array(array('x'))[1], array(CAST(1 AS DOUBLE))[1], array(TRUE)[1]", "1.5|2020-01-01|[\"x\"]|1|1"),
+            ("array(CAST(1 AS LARGEINT)), array(CAST('1.2.3.4' AS IPV4)), map('a', CAST(1 AS LARGEINT)), array(CAST(1 AS LARGEINT))[1]", "[1]|[\"1.2.3.4\"]|{\"a\":1}|1"),
             ("array_contains([1, 2], 2), size([1, 2]), array_sort([3, 1, NULL]), array_distinct([1, 1, 2])", "1|2|[null, 1, 3]|[1, 2]"),
             ("array_position([1, 2], 2), array_concat([1], [2, 3]), array_slice([1, 2, 3], 2, 2), array_reverse([1, 2])", "2|[1, 2, 3]|[2, 3]|[2, 1]"),
             ("array_min([3, 1]), array_max([3, 1]), array_sum([1, 2]), array_avg([1, 2]), array_range(3)", "1|3|3|1.5|[0, 1, 2]"),

@@ -329,3 +329,18 @@ async fn flexible_rows_bring_columns_of_their_own() {
     let sql = "SELECT k, __DORIS_CHANGELOG_OP__ FROM p@incr('incrementType'='DETAIL') WHERE k = 3";
     assert_eq!(f.sorted(sql).await, ["3|0", "3|2", "3|3"]);
 }
+
+#[tokio::test]
+async fn values_may_be_states() {
+    let mut f = Fixture::with_database().await;
+    f.run(
+        "CREATE TABLE d.s (id INT, u BITMAP BITMAP_UNION, h HLL HLL_UNION) AGGREGATE KEY(id) DISTRIBUTED BY HASH(id) \
+         BUCKETS 1",
+    )
+    .await;
+    f.run("INSERT INTO d.s VALUES (1, to_bitmap(5), hll_hash('a')), (1, bitmap_from_string('6,7'), hll_hash('b'))")
+        .await;
+    f.run("INSERT INTO d.s VALUES (2, bitmap_empty(), hll_empty())").await;
+    let rows = f.rows("SELECT id, bitmap_to_string(u), hll_cardinality(h) FROM d.s ORDER BY id").await;
+    assert_eq!(rows, ["1|5,6,7|2", "2||0"]);
+}

@@ -417,6 +417,7 @@ async fn depth_and_width_are_bounded_as_on_the_server() {
     assert_eq!(f.rows(&format!("SELECT {} TRUE", "NOT ".repeat(200))).await, ["1"]);
     assert_eq!(f.rows(&chain(2000, "OR")).await, ["1"]);
     assert_eq!(f.rows(&chain(100, "+")).await, ["101"]);
+    assert_eq!(f.rows(&format!("SELECT {}1{}", "(SELECT ".repeat(5), ")".repeat(5))).await, ["1"]);
     assert_eq!(f.rows(&format!("SELECT 1 {}", "BETWEEN 0 AND 2 ".repeat(3))).await, ["1"]);
     for (sql, text) in [
         (nested(3100), "Exceeded the maximum depth of an expression tree (3000)."),
@@ -427,6 +428,10 @@ async fn depth_and_width_are_bounded_as_on_the_server() {
         (
             format!("SELECT {}1{}", "CASE ".repeat(40), " WHEN 1 THEN 1 WHEN 2 THEN 3 END".repeat(40)),
             "does not implement conditions on expressions nested",
+        ),
+        (
+            format!("SELECT {}1{}", "(SELECT ".repeat(12), ")".repeat(12)),
+            "does not implement more than 10 subqueries within each other",
         ),
         (chain(10_001, "OR"), "Exceeded the maximum number of child expressions (10000)."),
         (

@@ -213,3 +213,20 @@ async fn older_builds_tag_datetime_with_the_session_zone() {
     let Some(crate::engine::StatementResult::Rows { schema, .. }) = results.into_iter().next() else { panic!("{sql}") };
     assert_eq!(schema.field(0).data_type(), &DataType::Timestamp(TimeUnit::Second, Some("Asia/Shanghai".into())));
 }
+
+#[tokio::test]
+async fn a_column_may_stand_beside_all_columns() {
+    let mut f = Fixture::with_database().await;
+    f.run("CREATE TABLE d.t (id INT, v INT) DUPLICATE KEY(id) DISTRIBUTED BY HASH(id) BUCKETS 1").await;
+    f.run("INSERT INTO d.t VALUES (1, 2)").await;
+    assert_eq!(f.rows("SELECT *, id, v + 1 FROM d.t").await, ["1|2|1|3"]);
+    assert_eq!(f.rows("SELECT x.id, x.* FROM d.t x").await, ["1|1|2"]);
+    for (sql, text) in [
+        ("SELECT * FROM (SELECT id, id FROM d.t) x", "does not implement several columns of one name"),
+        ("SELECT id, count(*) FROM d.t GROUP BY v", "must appear in the GROUP BY clause"),
+        ("SELECT 1 WHERE 1 = 0 HAVING 1 = 1", "HAVING may name"),
+    ] {
+        let error = f.error(sql).await;
+        assert!(error.message.contains(text) && !error.message.contains("__doris"), "{sql}: {}", error.message);
+    }
+}

@@ -61,6 +61,11 @@ async fn literals_have_the_smallest_type() {
         ],
     )
     .await;
+    check_typed(&mut f, &[("99999999999999999999999999999999999999999999", "double 1e+44")]).await;
+    for sql in ["SELECT CAST(1 AS DECIMAL(39,1))", "SELECT CAST('[1]' AS ARRAY<DECIMAL(76,1)>)"] {
+        let error = f.try_rows(sql).await.unwrap_err();
+        assert!(error.contains("set enable_decimal256 = true to enable it"), "{error}");
+    }
     f.run("SET enable_decimal256 = true").await;
     check_typed(&mut f, &[("1e40", "decimal(41,0) 10000000000000000000000000000000000000000")]).await;
 }
