@@ -2,10 +2,12 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use datafusion::arrow::array::AsArray;
 use datafusion::arrow::datatypes::UInt64Type;
 use datafusion::common::runtime::SpawnedTask;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::{DmlStatement, LogicalPlan, WriteOp};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, collect};
 use datafusion::prelude::{SessionConfig, SessionContext};
@@ -14,8 +16,11 @@ use tokio::sync::watch;
 
 use crate::changelog::window::covering_second;
 use crate::changelog::{ChangelogStatus, DorisChangelogExec, changelogs};
-use crate::checkpoint::SourcePosition;
+use crate::checkpoint::chain::check_savepoint_name;
+use crate::checkpoint::{CheckpointStore, RunControl, RunSetup, RunStatus, SourcePosition};
 use crate::error::{Error, Result};
+use crate::options::JobOptions;
+use crate::sink::DorisSinkExec;
 
 /// What a job is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +57,8 @@ pub struct JobStatus {
     pub rows: u64,
     /// Position of each changelog after the last committed epoch, with the table's name.
     pub positions: Vec<(String, SourcePosition)>,
+    /// Generation, newest checkpoint, open loads and failures in a row.
+    pub run: RunStatus,
     /// Why it failed.
     pub error: Option<String>,
 }
@@ -65,9 +72,10 @@ pub struct JobStatus {
 /// Dropping the job stops it hard: the running epoch is not committed, and its open load is aborted by the server.
 ///
 /// # Delivery
-/// Every epoch is visible whole or not at all. Positions are kept in memory only: a job that is started again starts
-/// at the beginning of its mode. For UNIQUE KEY targets upserts by key make that harmless, except that rows deleted in
-/// the source while no job ran stay in the target.
+/// Every epoch is visible whole or not at all. With checkpoints ([`JobOptions`], or the builder) every change is in the
+/// target exactly once, whatever happens to the process. Without them a job that is started again starts at the beginning
+/// of its mode. For UNIQUE KEY targets upserts by key make that harmless, except that rows deleted in the source while no
+/// job ran stay in the target.
 ///
 /// # Joins with static tables
 /// A static table is read anew in every epoch, after the epoch's window of changes was fixed: a change meets the
@@ -76,10 +84,77 @@ pub struct JobStatus {
 pub struct SyncJob {
     name: String,
     sources: Vec<DorisChangelogExec>,
+    control: Arc<RunControl>,
     outcome: watch::Receiver<Option<Outcome>>,
     stopping: Mutex<bool>,
     /// Aborts the job when dropped.
     _task: SpawnedTask<()>,
+}
+
+/// Makes a [`SyncJob`].
+#[derive(Debug)]
+#[must_use]
+pub struct SyncJobBuilder {
+    name: String,
+    /// Settings of the session, by key.
+    options: Vec<(&'static str, String)>,
+    setup: RunSetup,
+}
+
+impl SyncJobBuilder {
+    fn option(mut self, key: &'static str, value: String) -> Self {
+        self.options.push((key, value));
+        self
+    }
+
+    /// Keeps checkpoints below a directory or URL, as `doris.checkpoint.dir`.
+    pub fn checkpoint_dir(self, dir: impl Into<String>) -> Self {
+        self.option("doris.checkpoint.dir", dir.into())
+    }
+
+    /// Keeps checkpoints in a store of one's own, which must be this job's alone.
+    pub fn checkpoint_store(mut self, store: Arc<dyn CheckpointStore>) -> Self {
+        self.setup.store = Some(store);
+        self
+    }
+
+    /// Shortest time between two epochs, as `doris.checkpoint.interval`; 10 s with checkpoints.
+    pub fn checkpoint_interval(self, interval: Duration) -> Self {
+        self.option("doris.checkpoint.interval", format!("{}ms", interval.as_millis()))
+    }
+
+    /// Checkpoints that are kept, at least 1, as `doris.checkpoint.retain`; 3 by default.
+    pub fn retain(self, checkpoints: usize) -> Self {
+        self.option("doris.checkpoint.retain", checkpoints.to_string())
+    }
+
+    /// Failures in a row that are tried again, as `doris.job.restart_attempts`.
+    pub fn restart_attempts(self, attempts: u32) -> Self {
+        self.option("doris.job.restart_attempts", attempts.to_string())
+    }
+
+    /// Goes on from a savepoint of this job instead of its newest checkpoint. What was written to the target since then
+    /// stays there, and is written again.
+    pub fn from_savepoint(mut self, savepoint: impl Into<String>) -> Self {
+        self.setup.savepoint = Some(savepoint.into());
+        self
+    }
+
+    /// Plans `sql` and starts the job.
+    ///
+    /// # Errors
+    /// As [`SyncJob::submit`]; [`Error::DataFusion`] for a setting that is out of its range.
+    pub async fn submit(self, context: &SessionContext, sql: &str) -> Result<SyncJob> {
+        let Self { name, options, setup } = self;
+        let context = job_context(context, |config| {
+            JobOptions::register(config.options_mut());
+            config.options_mut().set("doris.job.name", &name)?;
+            options.iter().try_for_each(|(key, value)| config.options_mut().set(key, value))?;
+            config.set_extension(Arc::new(setup));
+            Ok(())
+        })?;
+        SyncJob::start(name, context, sql).await
+    }
 }
 
 /// How a job ended: the rows written, or its error. Errors are shared, since several may wait.
@@ -92,8 +167,15 @@ impl SyncJob {
     /// [`Error::Unsupported`] when the statement is no INSERT over an unbounded changelog, or holds an operator that
     /// cannot run in epochs; planning errors.
     pub async fn submit(context: &SessionContext, name: impl Into<String>, sql: &str) -> Result<Self> {
-        let name = name.into();
-        let context = job_context(context);
+        Self::builder(name).submit(context, sql).await
+    }
+
+    /// A job with settings of its own; what is not set is as in the session.
+    pub fn builder(name: impl Into<String>) -> SyncJobBuilder {
+        SyncJobBuilder { name: name.into(), options: vec![], setup: RunSetup::default() }
+    }
+
+    async fn start(name: String, context: SessionContext, sql: &str) -> Result<Self> {
         let plan = context.state().create_logical_plan(sql).await?;
         if !matches!(&plan, LogicalPlan::Dml(DmlStatement { op: WriteOp::Insert(_), .. })) {
             return Err(Error::unsupported(format!("job {name}"), "a job is one INSERT INTO … SELECT statement"));
@@ -109,6 +191,12 @@ impl SyncJob {
                 "it would end by itself: a job reads an unbounded changelog; run this INSERT as a statement",
             ));
         }
+        let mut control = None;
+        plan.apply(|node| {
+            control = control.take().or(node.downcast_ref::<DorisSinkExec>().map(|sink| Arc::clone(sink.control())));
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        let control = control.unwrap_or_default();
         let (sender, outcome) = watch::channel(None);
         let task_context = context.task_ctx();
         let job = name.clone();
@@ -126,7 +214,7 @@ impl SyncJob {
             }
             sender.send_replace(Some(result.map_err(|error| Arc::new(unwrap_external(error)))));
         });
-        Ok(Self { name, sources, outcome, stopping: Mutex::new(false), _task: task })
+        Ok(Self { name, sources, control, outcome, stopping: Mutex::new(false), _task: task })
     }
 
     /// The job's name.
@@ -154,6 +242,7 @@ impl SyncJob {
             epochs: statuses.iter().map(|(_, status)| status.epochs).max().unwrap_or_default(),
             rows: statuses.iter().map(|(_, status)| status.rows).max().unwrap_or_default(),
             positions: statuses.into_iter().map(|(table, status)| (table, status.position)).collect(),
+            run: self.control.status(),
             error: match outcome {
                 Some(Err(error)) => Some(error.to_string()),
                 None if task_ended => Some(self.without_outcome().to_string()),
@@ -199,6 +288,49 @@ impl SyncJob {
         self.wait().await
     }
 
+    /// Begins the next epoch now and waits until its checkpoint is written and its rows are visible.
+    ///
+    /// # Errors
+    /// The job's error, when it fails meanwhile; [`Error::Checkpoint`] when it has no checkpoints, or is stopped before.
+    pub async fn checkpoint_now(&self) -> Result<()> {
+        for source in &self.sources {
+            source.control().hurry(covering_second(source.server_now_ms().await?));
+        }
+        let request = self.control.request_checkpoint();
+        let mut outcome = self.outcome.clone();
+        tokio::select! {
+            biased;
+            () = self.control.checkpoint_written(request) => {}
+            ended = outcome.wait_for(Option::is_some) => {
+                let ended = ended.ok().and_then(|outcome| outcome.clone());
+                return Err(match ended {
+                    Some(Err(error)) => shared(&self.name, &error),
+                    _ => Error::Checkpoint { reason: format!("job {} ended before its next checkpoint", self.name) },
+                });
+            }
+        }
+        match self.control.status().checkpoint {
+            Some(_) => Ok(()),
+            None => Err(self.without_checkpoints()),
+        }
+    }
+
+    /// Stops as [`Self::stop`] does and keeps the last checkpoint under `savepoint`, until somebody removes it;
+    /// [`SyncJobBuilder::from_savepoint`] goes on from there. Returns the rows written.
+    ///
+    /// # Errors
+    /// The job's error, when it failed; [`Error::Checkpoint`] when it has no checkpoints, or for an odd name.
+    pub async fn stop_with_savepoint(&self, savepoint: &str) -> Result<u64> {
+        check_savepoint_name(savepoint)?;
+        self.control.request_savepoint(savepoint.to_string());
+        self.stop().await
+    }
+
+    fn without_checkpoints(&self) -> Error {
+        let reason = format!("job {} has no checkpoints: set doris.checkpoint.dir before it is started", self.name);
+        Error::Checkpoint { reason }
+    }
+
     /// Waits until the job ends. Returns the rows written.
     ///
     /// # Errors
@@ -242,12 +374,16 @@ fn unwrap_external(error: datafusion::error::DataFusionError) -> Error {
 }
 
 /// A context over the same tables and functions, with the settings of a job.
-fn job_context(context: &SessionContext) -> SessionContext {
+fn job_context(
+    context: &SessionContext,
+    settings: impl FnOnce(&mut SessionConfig) -> datafusion::error::Result<()>,
+) -> Result<SessionContext> {
     let state = context.state();
-    let config = job_config(state.config().clone());
+    let mut config = job_config(state.config().clone());
+    settings(&mut config)?;
     let state =
         datafusion::execution::session_state::SessionStateBuilder::new_from_existing(state).with_config(config).build();
-    SessionContext::new_with_state(state)
+    Ok(SessionContext::new_with_state(state))
 }
 
 fn job_config(config: SessionConfig) -> SessionConfig {

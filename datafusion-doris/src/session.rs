@@ -11,8 +11,10 @@ use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Toke
 use crate::error::Result;
 use crate::factory::{DORIS_FORMAT, DorisTableFactory};
 use crate::optimizer::with_stream_rules;
+use crate::options::JobOptions;
 
-/// Adds `STORED AS DORIS` and the optimizer rules for streams to a context. The session's settings stay as they are.
+/// Adds `STORED AS DORIS`, the optimizer rules for streams and the settings `doris.*` ([`JobOptions`]) to a context. Values
+/// that are set stay as they are.
 ///
 /// Doing it twice changes nothing.
 ///
@@ -24,6 +26,7 @@ pub fn register(context: &SessionContext) -> Result<()> {
     let rules = with_stream_rules(state.physical_optimizers());
     let mut extended =
         SessionStateBuilder::new_from_existing(state.clone()).with_physical_optimizer_rules(rules).build();
+    JobOptions::register(extended.config_mut().options_mut());
     extended.table_factories_mut().insert(DORIS_FORMAT.to_string(), Arc::new(DorisTableFactory::default()));
     *state = extended;
     Ok(())
@@ -34,6 +37,7 @@ pub fn register(context: &SessionContext) -> Result<()> {
 pub fn session_context() -> SessionContext {
     let mut config = SessionConfig::new().with_information_schema(true);
     config.options_mut().sql_parser.map_string_types_to_utf8view = false;
+    JobOptions::register(config.options_mut());
     let state = SessionStateBuilder::new().with_config(config).with_default_features();
     let rules = with_stream_rules(&datafusion::physical_optimizer::optimizer::PhysicalOptimizer::new().rules);
     let state = state

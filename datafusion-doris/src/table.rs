@@ -552,7 +552,7 @@ impl TableProvider for DorisTable {
 
     async fn insert_into(
         &self,
-        _state: &dyn Session,
+        state: &dyn Session,
         input: Arc<dyn ExecutionPlan>,
         operation: InsertOp,
     ) -> DfResult<Arc<dyn ExecutionPlan>> {
@@ -581,6 +581,6 @@ impl TableProvider for DorisTable {
         self.check_changes(&input)?;
         let options = self.sink_options(&input)?;
         let sink = DorisSink::try_new(self.client.clone(), &self.doris, self.schema(), options)?;
-        Ok(Arc::new(DorisSinkExec::new(input, Arc::new(sink), epoch_sources)))
+        Ok(Arc::new(DorisSinkExec::new(input, Arc::new(sink), epoch_sources).planned_in(state.config())))
     }
 }

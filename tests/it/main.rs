@@ -10,6 +10,7 @@ mod changelog_cases;
 mod changelog_model;
 mod changelog_modes;
 mod changelog_schema;
+mod checkpoint;
 mod checkpoint_store;
 mod cli;
 mod conformance;

@@ -1,5 +1,6 @@
 //! The long-lived half of a changelog read: where it stands, and how it is steered.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -13,11 +14,19 @@ use crate::protocol::Tso;
 /// Shortest pause between two questions for the server's time, when somebody waits for an instant to close.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 
+/// Statements of the snapshot that the first epoch reads; a long snapshot is many epochs of about the same time.
+const FIRST_STATEMENTS: usize = 4;
+/// An epoch of the snapshot that took less is followed by one of twice as many statements; more than four times as long,
+/// of half as many.
+const SHORT_EPOCH: Duration = Duration::from_secs(30);
+
 /// How far a read has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Progress {
     /// Nothing was read.
     Start,
+    /// Where the changes start is fixed; of the snapshot before them these tablets are read, in order of their ids.
+    Snapshot { then: WindowPlanner, done: Arc<[i64]> },
     /// The snapshot (if any) is behind; windows follow.
     Changes(WindowPlanner),
 }
@@ -26,30 +35,33 @@ impl Progress {
     fn position(&self) -> SourcePosition {
         match self {
             Progress::Start => SourcePosition::START,
+            Progress::Snapshot { then, done } => {
+                SourcePosition::Snapshot { start_ms: Some(then.next_ms()), done_tablets: done.to_vec() }
+            }
             Progress::Changes(planner) => SourcePosition::Changelog { next_ms: planner.next_ms() },
         }
     }
 }
 
 /// A finite part of a read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Piece {
-    /// All rows as of a TSO, or of now.
-    Snapshot(Option<Tso>),
+    /// Rows as of a TSO, or of now, of some tablets; no tablets = all rows.
+    Snapshot { as_of: Option<Tso>, tablets: Arc<[i64]> },
     /// The changes of a window.
     Window(Window),
 }
 
 /// A piece whose end is fixed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Armed {
     pub piece: Piece,
     /// Where the read stands after it.
-    pub then: WindowPlanner,
+    pub then: Progress,
 }
 
 /// What one execution of the node is to do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Work {
     /// The armed piece, or nothing when none is armed.
     Epoch(Option<Piece>),
@@ -66,6 +78,11 @@ struct State {
     current: Progress,
     /// What the executions of this epoch read.
     armed: Option<Armed>,
+    armed_at: Option<Instant>,
+    /// Statements of the snapshot that the next epoch reads.
+    statements: usize,
+    /// The target replaces rows by their key.
+    by_key: bool,
     stop: bool,
     /// An instant somebody waits for, in epoch milliseconds.
     wanted_ms: Option<i64>,
@@ -105,6 +122,9 @@ impl Default for ChangelogControl {
             committed: Progress::Start,
             current: Progress::Start,
             armed: None,
+            armed_at: None,
+            statements: FIRST_STATEMENTS,
+            by_key: false,
             stop: false,
             wanted_ms: None,
             asked: None,
@@ -154,7 +174,7 @@ impl ChangelogControl {
     pub(super) fn work(&self) -> Work {
         let state = self.state.lock();
         match state.epoch {
-            Some(_) => Work::Epoch(state.armed.map(|armed| armed.piece)),
+            Some(_) => Work::Epoch(state.armed.as_ref().map(|armed| armed.piece.clone())),
             None => Work::All,
         }
     }
@@ -165,7 +185,67 @@ impl ChangelogControl {
 
     /// Where the next piece starts.
     pub(super) fn current(&self) -> Progress {
-        self.state.lock().current
+        self.state.lock().current.clone()
+    }
+
+    /// A coordinator steers the read.
+    pub(super) fn in_epochs(&self) -> bool {
+        self.state.lock().epoch.is_some()
+    }
+
+    /// Where the read starts is fixed. Nothing was handed out yet, so a rolled back epoch starts there again.
+    pub(super) fn started(&self, progress: Progress) {
+        let mut state = self.state.lock();
+        if state.epoch.is_some() {
+            state.committed = progress.clone();
+        }
+        state.current = progress;
+    }
+
+    /// Goes to the position of a checkpoint; `None`: there is none yet.
+    pub(super) fn restore(&self, progress: Option<Progress>, by_key: bool) {
+        let mut state = self.state.lock();
+        state.by_key = by_key;
+        if let Some(progress) = progress {
+            state.committed = progress.clone();
+            state.current = progress;
+        }
+    }
+
+    /// Rows may be read a second time: the target replaces them by their key.
+    pub(super) fn by_key(&self) -> bool {
+        self.state.lock().by_key
+    }
+
+    /// Statements of the snapshot that the next epoch should read.
+    pub(super) fn snapshot_statements(&self) -> usize {
+        self.state.lock().statements
+    }
+
+    /// There is something to read that need not be waited for.
+    pub(super) fn has_backlog(&self) -> bool {
+        let state = self.state.lock();
+        match &state.committed {
+            Progress::Start | Progress::Snapshot { .. } => true,
+            Progress::Changes(planner) => has_backlog(&state, planner),
+        }
+    }
+
+    /// Waits until [`Self::hurry`] asked for more than is committed, or for [`Self::stop`].
+    pub(super) async fn wanted(&self) {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            {
+                let state = self.state.lock();
+                let committed_ms = state.committed.position().changelog_ms();
+                if state.stop || state.wanted_ms.is_some_and(|wanted| committed_ms.is_none_or(|at| at < wanted)) {
+                    return;
+                }
+            }
+            changed.await;
+        }
     }
 
     /// Waits for [`Self::stop`].
@@ -195,26 +275,36 @@ impl ChangelogControl {
     pub(super) fn begin_epoch(&self, epoch: Epoch) {
         let mut state = self.state.lock();
         state.epoch = Some(epoch);
-        state.current = state.committed;
+        state.current = state.committed.clone();
         state.armed = None;
     }
 
     pub(super) fn arm(&self, armed: Armed) {
-        self.state.lock().armed = Some(armed);
+        let mut state = self.state.lock();
+        state.armed = Some(armed);
+        state.armed_at = Some(Instant::now());
     }
 
     /// Moves behind the armed piece, and gives where the read stands then.
-    pub(super) fn piece_done(&self) -> Option<WindowPlanner> {
+    pub(super) fn piece_done(&self) -> Option<Progress> {
         let mut state = self.state.lock();
-        let then = state.armed.take()?.then;
-        state.current = Progress::Changes(then);
+        let Armed { piece, then } = state.armed.take()?;
+        if let (Piece::Snapshot { .. }, Some(armed_at)) = (piece, state.armed_at) {
+            let took = armed_at.elapsed();
+            if took < SHORT_EPOCH {
+                state.statements = state.statements.saturating_mul(2);
+            } else if took > SHORT_EPOCH * 4 {
+                state.statements = (state.statements / 2).max(1);
+            }
+        }
+        state.current = then.clone();
         Some(then)
     }
 
     pub(super) fn epoch_committed(&self) {
         {
             let mut state = self.state.lock();
-            state.committed = state.current;
+            state.committed = state.current.clone();
             state.epochs += 1;
         }
         self.changed.notify_waiters();
@@ -222,13 +312,13 @@ impl ChangelogControl {
 
     pub(super) fn epoch_aborted(&self) {
         let mut state = self.state.lock();
-        state.current = state.committed;
+        state.current = state.committed.clone();
         state.armed = None;
     }
 
     pub(super) fn finished(&self) -> bool {
         let state = self.state.lock();
-        state.stop || matches!(state.committed, Progress::Changes(planner) if planner.is_done())
+        state.stop || matches!(&state.committed, Progress::Changes(planner) if planner.is_done())
     }
 
     pub(super) fn epoch_written(&self, rows: u64) {
@@ -359,16 +449,18 @@ mod tests {
     #[test]
     fn aborted_epoch_is_replayed_from_the_committed_position() {
         let window = |start_ms| Piece::Window(Window { start_ms, end_ms: start_ms + 10_000 });
+        let changes = |next_ms| Progress::Changes(WindowPlanner::new(next_ms));
         let control = ChangelogControl::default();
         assert_eq!(control.work(), Work::All);
         control.begin_epoch(Epoch::FIRST);
         assert_eq!(control.work(), Work::Epoch(None));
-        control.arm(Armed { piece: Piece::Snapshot(None), then: WindowPlanner::new(20_000) });
-        assert_eq!(control.work(), Work::Epoch(Some(Piece::Snapshot(None))));
+        let snapshot = Piece::Snapshot { as_of: None, tablets: [].into() };
+        control.arm(Armed { piece: snapshot.clone(), then: changes(20_000) });
+        assert_eq!(control.work(), Work::Epoch(Some(snapshot)));
         assert!(control.piece_done().is_some());
         control.epoch_committed();
         control.begin_epoch(Epoch(2));
-        control.arm(Armed { piece: window(20_000), then: WindowPlanner::new(30_000) });
+        control.arm(Armed { piece: window(20_000), then: changes(30_000) });
         assert_eq!(control.position(), SourcePosition::Changelog { next_ms: 20_000 }, "not read yet");
         assert!(control.piece_done().is_some());
         assert_eq!(control.position(), SourcePosition::Changelog { next_ms: 30_000 });
@@ -377,8 +469,54 @@ mod tests {
         assert_eq!(control.work(), Work::Epoch(None), "an aborted epoch's piece is forgotten");
         assert_eq!(control.current(), Progress::Changes(WindowPlanner::new(20_000)));
         assert_eq!(control.status().position, SourcePosition::Changelog { next_ms: 20_000 });
-        control.arm(Armed { piece: window(20_000), then: WindowPlanner::new(30_000) });
+        control.arm(Armed { piece: window(20_000), then: changes(30_000) });
         control.epoch_committed();
         assert_eq!(control.status().position, SourcePosition::Changelog { next_ms: 20_000 }, "armed is not done");
+    }
+
+    #[test]
+    fn start_that_was_fixed_outlives_an_aborted_epoch() {
+        let control = ChangelogControl::default();
+        control.begin_epoch(Epoch::FIRST);
+        let fixed = Progress::Snapshot { then: WindowPlanner::new(20_000), done: [].into() };
+        control.started(fixed.clone());
+        control.epoch_aborted();
+        control.begin_epoch(Epoch(2));
+        assert_eq!(control.current(), fixed);
+        let position = SourcePosition::Snapshot { start_ms: Some(20_000), done_tablets: vec![] };
+        assert_eq!(control.position(), position);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn epochs_of_the_snapshot_grow_and_shrink_with_the_time_they_take() {
+        let control = ChangelogControl::default();
+        control.begin_epoch(Epoch::FIRST);
+        let mut statements = vec![control.snapshot_statements()];
+        for seconds in [1, 29, 31, 119, 121, 600, 600, 600, 600] {
+            let then = Progress::Snapshot { then: WindowPlanner::new(20_000), done: [1].into() };
+            control.arm(Armed { piece: Piece::Snapshot { as_of: None, tablets: [1].into() }, then });
+            tokio::time::advance(Duration::from_secs(seconds)).await;
+            control.piece_done();
+            statements.push(control.snapshot_statements());
+        }
+        assert_eq!(statements, [4, 8, 16, 16, 16, 8, 4, 2, 1, 1]);
+    }
+
+    #[tokio::test]
+    async fn hurry_is_wanted_until_it_is_committed() {
+        let control = ChangelogControl::default();
+        control.restore(Some(Progress::Changes(WindowPlanner::new(20_000))), true);
+        let waits = || futures::FutureExt::now_or_never(control.wanted()).is_none();
+        assert!(waits() && !control.has_backlog() && control.by_key());
+        control.hurry(20_000);
+        assert!(waits(), "committed already");
+        control.hurry(21_000);
+        assert!(!waits());
+        control.restore(Some(Progress::Changes(WindowPlanner::new(21_000))), true);
+        assert!(waits());
+        control.asked(23_000);
+        assert!(control.has_backlog());
+        control.stop();
+        assert!(!waits());
     }
 }

@@ -88,6 +88,8 @@ pub struct DorisChangelogExec {
     hidden: Arc<OnceCell<HiddenColumns>>,
     warned: Arc<Warned>,
     idle: Arc<IdleWatch>,
+    /// What the read is, for checkpoints.
+    facts: Arc<[(String, String)]>,
     /// Where the position is published, if anywhere.
     offsets: Option<Arc<Offsets>>,
     properties: Arc<PlanProperties>,
@@ -145,6 +147,7 @@ impl DorisChangelogExec {
             let kept_ms = usize::try_from(kept.as_millis()).unwrap_or(usize::MAX);
             MetricBuilder::new(&metrics).gauge("kept_ms", 0).set(kept_ms);
         }
+        let facts = facts_of(&spec, &schema, &filter_text);
         Ok(Self {
             server,
             spec: Arc::new(spec),
@@ -159,6 +162,7 @@ impl DorisChangelogExec {
             hidden: Arc::new(OnceCell::new_with(hidden)),
             warned: Arc::default(),
             idle: Arc::default(),
+            facts: facts.into(),
             offsets: None,
             properties: Arc::new(properties),
             baseline: BaselineMetrics::new(&metrics, 0),
@@ -212,6 +216,7 @@ impl DorisChangelogExec {
             hidden: Arc::clone(&self.hidden),
             warned: Arc::clone(&self.warned),
             idle: Arc::clone(&self.idle),
+            facts: Arc::clone(&self.facts),
             offsets: self.offsets.clone(),
             metrics: self.read_metrics.clone(),
         }
@@ -328,6 +333,23 @@ impl DorisChangelogExec {
     }
 }
 
+/// What a read is, for checkpoints: all that must be the same when it goes on after a restart.
+fn facts_of(spec: &ChangelogSpec, output: &SchemaRef, filter: &str) -> Vec<(String, String)> {
+    let columns = spec.columns.iter().zip(spec.types.iter()).map(|(name, doris_type)| format!("{name} {doris_type}"));
+    let output = output.fields().iter().map(|field| field.name().clone());
+    let mut facts = vec![
+        ("table", spec.table.to_string()),
+        ("columns", columns.collect::<Vec<_>>().join(", ")),
+        ("increment-type", spec.increment_type.option_name().to_string()),
+        ("change-kind-column", spec.schema.field(spec.kind_index()).name().clone()),
+        ("output", output.collect::<Vec<_>>().join(", ")),
+    ];
+    if !filter.is_empty() {
+        facts.push(("filter", filter.to_string()));
+    }
+    facts.into_iter().map(|(fact, value)| (fact.to_string(), value)).collect()
+}
+
 /// Publishing by a free-running stream: dropping the stream ends it.
 struct Publishing(Option<Arc<Offsets>>);
 
@@ -430,6 +452,7 @@ impl ExecutionPlan for DorisChangelogExec {
         }
         let reader = self.reader();
         let work = self.control.work();
+        let free_running = work == Work::All;
         let read_schema = Arc::clone(&self.spec.schema);
         let passed: Arc<Mutex<VecDeque<i64>>> = Arc::default();
         let noted = Arc::clone(&passed);
@@ -444,7 +467,7 @@ impl ExecutionPlan for DorisChangelogExec {
             Arc::clone(&self.spec.schema),
             input.flatten(),
         );
-        let rows = cut_at(self.finish_rows(Box::pin(input), passed, work == Work::All), self.fetch);
+        let rows = cut_at(self.finish_rows(Box::pin(input), passed, free_running), self.fetch);
         let stream = MeteredStream::new(self.schema(), rows, self.baseline.clone());
         Ok(Box::pin(cooperative(stream)))
     }

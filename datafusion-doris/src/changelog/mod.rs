@@ -16,6 +16,7 @@
 //!   Columns outside of the key are nullable: without `binlog.need_historical_value` a delete carries its key only.
 //! - In a continuous insert each window is fixed before the plan is executed, so the static side of a join is read
 //!   after it: a change meets the static rows that were committed before it (or later ones).
+//! - In a run of epochs a long snapshot is many epochs, some tablets each, all as of T0 where the server can.
 //! - Positions are instants of the server's clock; the client's clock is never used.
 //! - A poll that finds the versions of the table's partitions as they were when everything was read ends there, and the
 //!   position stays (`idle`).
@@ -33,6 +34,7 @@ mod reader;
 mod retention;
 mod row_kind;
 mod server;
+mod snapshot;
 mod start;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::expect_used)]

@@ -170,6 +170,11 @@ impl Offsets {
         })
     }
 
+    /// Positions are published in `zone`; for a read whose start is known.
+    pub fn publish_in(&self, zone: ServerZone) {
+        let _ = self.zone.set(zone);
+    }
+
     /// Everything before `next_ms` (epoch milliseconds) was handed on. Returns at once.
     pub fn publish(self: &Arc<Self>, next_ms: i64) {
         let Some(zone) = self.zone.get() else { return };

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use arrow::array::AsArray;
@@ -14,12 +14,10 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::mpsc::Sender;
-use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::control::{Armed, ChangelogControl, Piece, Progress, Work};
-use super::decode::{WindowDecoder, first_tso, metadata_field, snapshot_rows};
-use super::drift::check_planned;
+use super::decode::{WindowDecoder, metadata_field};
 use super::idle::{IdleWatch, Look};
 use super::offsets::Offsets;
 use super::row_kind::RowKind;
@@ -29,18 +27,15 @@ use super::window::{Step, Window, WindowPlanner, closed_second};
 use crate::checkpoint::{Epoch, EpochSource, SourcePosition};
 use crate::error::{Error, Result};
 use crate::options::{BoundedMode, MetadataColumn, OnExpired};
-use crate::protocol::Tso;
 use crate::scan::Conformer;
 use crate::sql::{ChangelogSelect, HiddenColumns, IncrementType, utc_text};
 use crate::types::{DorisType, LocalTime, TableIdent};
 
-/// Statements of one snapshot that are read at the same time.
-const SNAPSHOT_PARALLELISM: usize = 4;
 /// By how much net changes stay behind the server's time: the second after a window's end must be over before it can
 /// be seen whether anything was committed at the end itself.
 const NET_CHANGES_LAG_MS: i64 = 1000;
 
-type Output = Sender<datafusion::error::Result<RecordBatch>>;
+pub(super) type Output = Sender<datafusion::error::Result<RecordBatch>>;
 
 /// What a changelog read is: everything but live connections.
 #[derive(Debug, Clone)]
@@ -129,7 +124,7 @@ pub(super) struct ReadMetrics {
 }
 
 impl ReadMetrics {
-    fn count(&self, rows: &RecordBatch) {
+    pub fn count(&self, rows: &RecordBatch) {
         let Some(kinds) = rows.columns().last().and_then(|kinds| kinds.as_string_opt::<i32>()) else { return };
         for (kind, count) in RowKind::ALL.iter().zip(&self.rows) {
             count.add(kinds.iter().filter(|found| *found == Some(kind.as_str())).count());
@@ -154,6 +149,8 @@ pub(super) struct Reader {
     pub hidden: Arc<tokio::sync::OnceCell<HiddenColumns>>,
     pub warned: Arc<Warned>,
     pub idle: Arc<IdleWatch>,
+    /// What the read is, for checkpoints.
+    pub facts: Arc<[(String, String)]>,
     /// Where the position is published, if anywhere.
     pub offsets: Option<Arc<Offsets>>,
     pub metrics: ReadMetrics,
@@ -161,6 +158,30 @@ pub(super) struct Reader {
 
 #[async_trait]
 impl EpochSource for Reader {
+    fn table(&self) -> String {
+        self.spec.table.to_string()
+    }
+
+    fn facts(&self) -> Vec<(String, String)> {
+        self.facts.to_vec()
+    }
+
+    async fn restore(&self, position: &SourcePosition, by_key: bool) -> Result<()> {
+        self.restore_position(position, by_key).await
+    }
+
+    fn has_backlog(&self) -> bool {
+        self.control.has_backlog()
+    }
+
+    async fn wanted(&self) {
+        self.control.wanted().await;
+    }
+
+    async fn stopped(&self) {
+        self.control.stopped().await;
+    }
+
     fn begin_epoch(&self, epoch: Epoch) {
         self.control.begin_epoch(epoch);
     }
@@ -171,14 +192,15 @@ impl EpochSource for Reader {
             () = self.control.stopped() => None,
             armed = self.next_piece(self.control.current()) => armed?,
         };
+        let is_armed = armed.is_some();
         if let Some(armed) = armed {
             self.control.arm(armed);
         }
-        Ok(armed.is_some())
+        Ok(is_armed)
     }
 
     fn piece_done(&self) {
-        if let Some(planner) = self.control.piece_done() {
+        if let Some(Progress::Changes(planner)) = self.control.piece_done() {
             self.show_position(&planner);
         }
     }
@@ -239,15 +261,18 @@ impl Reader {
                     };
                     let Some(Armed { piece, then }) = armed else { return Ok(()) };
                     self.read(piece, &output).await?;
-                    self.advanced_to(&then);
-                    if self.offsets.is_some() {
-                        passed.lock().push_back(then.next_ms());
+                    self.control.set_current(then.clone());
+                    if let Progress::Changes(planner) = &then {
+                        self.show_position(planner);
+                    }
+                    if let (Some(_), Progress::Changes(planner)) = (&self.offsets, &then) {
+                        passed.lock().push_back(planner.next_ms());
                         let empty = RecordBatch::new_empty(Arc::clone(&self.spec.schema));
                         if output.send(Ok(empty)).await.is_err() {
                             return Ok(());
                         }
                     }
-                    progress = Progress::Changes(then);
+                    progress = then;
                 }
             }
         }
@@ -259,18 +284,27 @@ impl Reader {
     }
 
     async fn plan_piece(&self, progress: Progress) -> Result<Option<Armed>> {
-        let planner = match progress {
-            Progress::Changes(planner) => planner,
+        let progress = match progress {
             Progress::Start => {
                 let (planner, resumed) = self.start().await?;
-                if self.spec.snapshot && !resumed {
-                    let as_of = self.spec.exact_snapshot.then(|| Tso(first_tso(planner.next_ms()) - 1));
-                    return Ok(Some(Armed { piece: Piece::Snapshot(as_of), then: planner }));
-                }
-                self.advanced_to(&planner);
-                planner
+                let progress = match self.spec.snapshot && !resumed {
+                    true => Progress::Snapshot { then: planner, done: [].into() },
+                    false => Progress::Changes(planner),
+                };
+                self.control.started(progress.clone());
+                progress
             }
+            progress => progress,
         };
+        let planner = match progress {
+            Progress::Changes(planner) => planner,
+            Progress::Start => return Ok(None),
+            Progress::Snapshot { then, done } => match self.snapshot_piece(then, done).await? {
+                Some(armed) => return Ok(Some(armed)),
+                None => then,
+            },
+        };
+        self.show_position(&planner);
         while !planner.is_done() {
             self.control.poll_due(&planner, self.spec.poll_interval).await;
             let Look::Poll(versions) = self.look(&planner).await else { continue };
@@ -299,7 +333,7 @@ impl Reader {
             }
             let mut then = planner;
             then.advance(window)?;
-            return Ok(Some(Armed { piece: Piece::Window(window), then }));
+            return Ok(Some(Armed { piece: Piece::Window(window), then: Progress::Changes(then) }));
         }
         Ok(None)
     }
@@ -326,7 +360,7 @@ impl Reader {
 
     async fn read(&self, piece: Piece, output: &Output) -> Result<()> {
         match piece {
-            Piece::Snapshot(as_of) => self.read_snapshot(as_of, output).await,
+            Piece::Snapshot { as_of, tablets } => self.read_snapshot(as_of, &tablets, output).await,
             Piece::Window(window) => {
                 let read = async {
                     self.read_window(window, output).await?;
@@ -341,59 +375,8 @@ impl Reader {
         }
     }
 
-    fn advanced_to(&self, planner: &WindowPlanner) {
-        self.control.set_current(Progress::Changes(*planner));
-        self.show_position(planner);
-    }
-
     fn show_position(&self, planner: &WindowPlanner) {
         self.metrics.position_ms.set(usize::try_from(planner.next_ms()).unwrap_or_default());
-    }
-
-    /// All rows of now or of a TSO, as inserts; a few statements at a time, in no order.
-    async fn read_snapshot(&self, as_of: Option<Tso>, output: &Output) -> Result<()> {
-        let statements: Arc<[String]> = self.server.snapshot_statements(as_of).await?.into();
-        let next = Arc::new(AtomicUsize::new(0));
-        let mut workers = JoinSet::new();
-        for _ in 0..SNAPSHOT_PARALLELISM.min(statements.len()) {
-            let (reader, output) = (self.clone(), output.clone());
-            let (statements, next) = (Arc::clone(&statements), Arc::clone(&next));
-            workers.spawn(async move {
-                while let Some(sql) = statements.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let sent = reader.send_snapshot(sql, &output).await;
-                    if !sent.map_err(|error| reader.explain(error))? {
-                        break;
-                    }
-                }
-                Ok::<_, Error>(())
-            });
-        }
-        while let Some(finished) = workers.join_next().await {
-            match finished {
-                Ok(result) => result?,
-                Err(panic) => {
-                    return Err(self.error(format!("a snapshot reader stopped: {panic}")));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Sends the rows of one statement of the snapshot; false when nobody listens any more.
-    async fn send_snapshot(&self, sql: &str, output: &Output) -> Result<bool> {
-        let spec = self.spec.as_ref();
-        let mut rows = self.query_when_visible(sql).await?;
-        let planned: Vec<&Field> = rows.schema.fields().iter().map(AsRef::as_ref).collect();
-        check_planned(spec, &planned)?;
-        let mut conformer = spec.conformer()?;
-        while let Some(batch) = rows.batches.next().await {
-            let batch = snapshot_rows(spec, &mut conformer, &batch?)?;
-            self.metrics.count(&batch);
-            if batch.num_rows() > 0 && output.send(Ok(batch)).await.is_err() {
-                return Ok(false);
-            }
-        }
-        Ok(true)
     }
 
     async fn read_window(&self, window: Window, output: &Output) -> Result<()> {

@@ -13,7 +13,7 @@ use super::idle::PartitionVersions;
 use crate::client::{DorisClient, FlightSession};
 use crate::error::{Error, Result};
 use crate::protocol::Tso;
-use crate::scan::{ScanPlan, open_session, plan_scan};
+use crate::scan::{ScanPlan, ScanSplit, open_session, plan_scan};
 use crate::sql::{quote_table, string_literal};
 use crate::types::{LocalTime, ServerZone, TableIdent};
 
@@ -34,8 +34,12 @@ pub(super) trait ChangelogServer: Send + Sync + std::fmt::Debug {
     async fn now_ms(&self) -> Result<i64>;
     /// The time zone that the server gives new connections.
     async fn time_zone(&self) -> Result<ServerZone>;
-    /// The statements that together read the table's rows, as of a TSO or of now.
-    async fn snapshot_statements(&self, as_of: Option<Tso>) -> Result<Vec<String>>;
+    /// The tablets of the table, in order of their ids; none when it has none to split by.
+    async fn tablets(&self) -> Result<Vec<i64>>;
+    /// Tablets that one statement reads.
+    fn tablets_per_statement(&self) -> usize;
+    /// The statements that together read the rows of some tablets (none: of the table), as of a TSO or of now.
+    async fn snapshot_statements(&self, as_of: Option<Tso>, tablets: &[i64]) -> Result<Vec<String>>;
     /// The visible versions of the table's partitions, by one small statement; `None` when the server has none.
     async fn partition_versions(&self) -> Result<Option<PartitionVersions>>;
     /// An instant after which the table was created; `None` when the server does not tell.
@@ -58,6 +62,17 @@ pub(super) struct DorisServer {
 impl DorisServer {
     pub fn new(client: DorisClient, table: TableIdent, columns: Arc<[String]>, tablets_per_split: usize) -> Self {
         Self { client, table, columns, tablets_per_split, idle: Arc::default() }
+    }
+
+    fn snapshot_plan(&self, as_of: Option<Tso>) -> ScanPlan {
+        ScanPlan {
+            table: self.table.clone(),
+            columns: self.columns.to_vec(),
+            filter: None,
+            limit: None,
+            as_of,
+            splits: vec![],
+        }
     }
 
     /// A session whose results come in one part, in the order asked for.
@@ -103,16 +118,23 @@ impl ChangelogServer for DorisServer {
         self.client.time_zone().await
     }
 
-    async fn snapshot_statements(&self, as_of: Option<Tso>) -> Result<Vec<String>> {
-        let plan = ScanPlan {
-            table: self.table.clone(),
-            columns: self.columns.to_vec(),
-            filter: None,
-            limit: None,
-            as_of,
-            splits: vec![],
-        };
-        let plan = plan_scan(&self.client, plan, usize::MAX, self.tablets_per_split).await?;
+    async fn tablets(&self) -> Result<Vec<i64>> {
+        let plan = plan_scan(&self.client, self.snapshot_plan(None), 1, 1).await?;
+        Ok(plan.splits.into_iter().flat_map(|split| split.tablets).collect())
+    }
+
+    fn tablets_per_statement(&self) -> usize {
+        self.tablets_per_split.max(1)
+    }
+
+    async fn snapshot_statements(&self, as_of: Option<Tso>, tablets: &[i64]) -> Result<Vec<String>> {
+        let mut plan = self.snapshot_plan(as_of);
+        if tablets.is_empty() {
+            plan = plan_scan(&self.client, plan, usize::MAX, self.tablets_per_split).await?;
+        } else {
+            let splits = tablets.chunks(self.tablets_per_statement());
+            plan.splits = splits.map(|tablets| ScanSplit { tablets: tablets.to_vec() }).collect();
+        }
         Ok(plan.splits.iter().map(|split| plan.sql(split)).collect())
     }
 

@@ -2,8 +2,10 @@
 
 use futures::StreamExt;
 
+use super::control::Progress;
 use super::reader::Reader;
 use super::window::{TOLERATED_STEP_BACK_MS, Window, WindowPlanner, closed_second, covering_second};
+use crate::checkpoint::SourcePosition;
 use crate::error::{Error, Result};
 use crate::options::{BoundedMode, OptionKey};
 use crate::sql::{HiddenColumns, IncrementType, utc_text};
@@ -46,10 +48,30 @@ impl Reader {
             Some(BoundedMode::Latest) => Some(covering_second(server_ms)),
             Some(BoundedMode::Timestamp(end)) => Some(instant(end, OptionKey::BoundedTimestamp)?),
         };
-        let longest_ms = i64::try_from(self.spec.max_window.as_millis()).ok();
         tracing::debug!(table = %self.spec.table, start_ms, ?kept_ms, ?bound_ms, "changelog starts");
-        let planner = WindowPlanner::new(start_ms).with_bound(bound_ms).with_longest(longest_ms);
-        Ok((planner, kept_ms.is_some()))
+        Ok((self.planner(start_ms).with_bound(bound_ms), kept_ms.is_some()))
+    }
+
+    fn planner(&self, start_ms: i64) -> WindowPlanner {
+        WindowPlanner::new(start_ms).with_longest(i64::try_from(self.spec.max_window.as_millis()).ok())
+    }
+
+    /// Goes to the position of a checkpoint, which goes before the consumer's position and the mode.
+    pub(super) async fn restore_position(&self, position: &SourcePosition, by_key: bool) -> Result<()> {
+        let progress = match position {
+            SourcePosition::Snapshot { start_ms: None, .. } => None,
+            SourcePosition::Snapshot { start_ms: Some(start_ms), done_tablets } => {
+                let mut done = done_tablets.clone();
+                done.sort_unstable();
+                Some(Progress::Snapshot { then: self.planner(*start_ms), done: done.into() })
+            }
+            SourcePosition::Changelog { next_ms } => Some(Progress::Changes(self.planner(*next_ms))),
+        };
+        if let (Some(offsets), Some(_)) = (&self.offsets, &progress) {
+            offsets.publish_in(self.server.time_zone().await?);
+        }
+        self.control.restore(progress, by_key);
+        Ok(())
     }
 
     fn ahead(&self, what: &str, start_ms: i64, server_ms: i64) -> Error {

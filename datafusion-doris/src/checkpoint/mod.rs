@@ -3,23 +3,35 @@
 //! DataFusion has no barriers, so one *epoch* is one finite piece of source work, run to its end:
 //!
 //! ```text
-//! begin_epoch(n), arm ── each source fixes one piece of work (a snapshot, or one changelog window)
+//! begin_epoch(n), arm ── each source fixes one piece of work (some tablets of a snapshot, or one changelog window)
 //!   execute the plan ── static sides are read now, after the ends of the pieces were fixed; every operator passes
 //!                       rows on; the end of the stream flushes all of them
 //!   write_epoch(n) ── the sink loads the rows and pre-commits: durable, not visible   ┐ committables
-//!   [a durable store would write {position, committables} here]                       │
-//!   commit(committables) ── visible                                                   ┘
+//!   record ── {positions, committables}, written under the next number, if it is free │ a CommitPermit
+//!   commit(committables, permit) ── visible, repeated until it is done                ┘
+//!   done mark ── the labels need not be asked for again
 //! epoch_committed(n) ── the source may forget what it would have replayed
 //! ```
 //!
-//! An error before the commit rolls the epoch back: the sink aborts what it pre-committed and the source rewinds to
-//! the position of the last committed epoch. The operators in between are a checked list
-//! ([`check_stateless`]), because state that outlives an epoch would be lost with it.
+//! An error before the record rolls the epoch back: the sink aborts what it pre-committed and the source rewinds to
+//! the position of the last committed epoch. After the record the epoch will become visible, by this process or by the
+//! next start of the job, which begins with the newest record:
+//!
+//! ```text
+//! read the newest record N of generation g ─▶ write N+1, if it is free: generation g+1 (older ones can write nothing now)
+//!   each load of N that is not marked done ─▶ ask its label ─▶ commit │ nothing │ read its range again │ stop
+//!   loads of the epoch after N ─▶ in no record: abort
+//!   sources ─▶ positions of N
+//! ```
+//!
+//! Without a store nothing is recorded, and a run that is begun again is at-least-once. The operators in between are a
+//! checked list ([`check_stateless`]), because state that outlives an epoch would be lost with it.
 //!
 //! This module knows neither Doris nor HTTP. The changelog implements [`EpochSource`], the sink [`EpochSink`], and
 //! [`coordinator::run`] drives both.
 
 pub mod chain;
+mod control;
 pub mod coordinator;
 pub mod fingerprint;
 pub mod record;
@@ -30,7 +42,8 @@ mod testing;
 mod types;
 mod whitelist;
 
-pub use coordinator::merge_partitions;
+pub use control::{RunControl, RunStatus};
+pub use coordinator::{Checkpoints, RunOptions, RunSetup, merge_partitions};
 pub use record::Checkpoint;
 pub use recovery::CommitPermit;
 pub use store::CheckpointStore;

@@ -12,6 +12,16 @@ use crate::error::{Error, Result, Retry};
 pub(crate) struct MemoryStore {
     objects: Mutex<BTreeMap<String, Vec<u8>>>,
     failures: Mutex<(usize, usize)>,
+    hang: Mutex<Option<Hang>>,
+}
+
+/// A write that is never answered.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Hang {
+    /// Writes before it.
+    pub after: usize,
+    /// It is done nevertheless.
+    pub done: bool,
 }
 
 impl MemoryStore {
@@ -23,6 +33,22 @@ impl MemoryStore {
     /// The next `times` writes fail.
     pub fn fail(&self, times: usize) {
         self.failures.lock().1 = times;
+    }
+
+    /// From the given write on nothing is answered, until this is called again.
+    pub fn hang(&self, hang: Option<Hang>) {
+        *self.hang.lock() = hang;
+    }
+
+    /// Whether the next write is answered; if not, whether it is done.
+    fn hangs(&self) -> Option<bool> {
+        let mut hang = self.hang.lock();
+        let hang = hang.as_mut()?;
+        if hang.after == 0 {
+            return Some(std::mem::take(&mut hang.done));
+        }
+        hang.after -= 1;
+        None
     }
 
     fn failure(name: &str) -> Error {
@@ -57,16 +83,27 @@ impl CheckpointStore for MemoryStore {
     }
 
     async fn create(&self, name: &str, content: Vec<u8>) -> Result<Created> {
-        self.write(name, |objects| {
+        let hangs = self.hangs();
+        if hangs == Some(false) {
+            std::future::pending::<()>().await;
+        }
+        let created = self.write(name, |objects| {
             if objects.contains_key(name) {
                 return Created::Exists;
             }
             objects.insert(name.to_string(), content);
             Created::Created
-        })
+        });
+        if hangs.is_some() {
+            std::future::pending::<()>().await;
+        }
+        created
     }
 
     async fn put(&self, name: &str, content: Vec<u8>) -> Result<()> {
+        if self.hangs().is_some() {
+            std::future::pending::<()>().await;
+        }
         self.write(name, |objects| drop(objects.insert(name.to_string(), content)))
     }
 

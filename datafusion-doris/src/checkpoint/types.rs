@@ -8,7 +8,9 @@ use datafusion::execution::TaskContext;
 use datafusion::physical_plan::{ExecutionPlan, SendableRecordBatchStream};
 use serde::{Deserialize, Serialize};
 
+use super::CommitPermit;
 use crate::error::Result;
+use crate::protocol::LabelState;
 
 /// Number of an epoch, counted from 1 within one generation of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -105,6 +107,22 @@ pub struct WriteOutcome {
 /// then `piece_done`, then `epoch_committed` or `epoch_aborted`.
 #[async_trait]
 pub trait EpochSource: Send + Sync + fmt::Debug {
+    /// What is read, `db.table`.
+    fn table(&self) -> String;
+    /// What the source is, as facts for the checkpoint; without what may change between two starts.
+    fn facts(&self) -> Vec<(String, String)>;
+    /// Goes to the position of a checkpoint, before the first epoch: it goes before every other rule for the start.
+    /// `by_key`: the target replaces rows by their key, so rows may be read a second time.
+    ///
+    /// # Errors
+    /// When the position cannot be gone on from.
+    async fn restore(&self, position: &SourcePosition, by_key: bool) -> Result<()>;
+    /// There is work that need not be waited for: an earlier epoch did not take all there was.
+    fn has_backlog(&self) -> bool;
+    /// Waits until somebody asks for what is not committed yet, or for a stop.
+    async fn wanted(&self);
+    /// Waits for [`Self::stop`].
+    async fn stopped(&self);
     /// Starts an epoch at the last committed position; an earlier epoch's piece of work is forgotten.
     fn begin_epoch(&self, epoch: Epoch);
     /// Waits until there is a finite piece of work and fixes its end: the next `execute` of the source's node reads
@@ -119,7 +137,8 @@ pub trait EpochSource: Send + Sync + fmt::Debug {
     /// The plan was read to its end, and with it the armed piece: the position moves behind it. Operators that need
     /// no row of the source (a join whose static side is empty) may not have read it at all.
     fn piece_done(&self);
-    /// Position after the pieces done in the current epoch.
+    /// Position after the pieces done in the current epoch. It is known once something was armed: what was not at
+    /// [`SourcePosition::START`] once never is again.
     fn position(&self) -> SourcePosition;
     /// The epoch is committed in the target.
     fn epoch_committed(&self, epoch: Epoch);
@@ -159,6 +178,25 @@ pub trait EpochSink: Send + Sync + fmt::Debug {
     /// Closes the run; called when it ended, failed or was dropped.
     fn end_run(&self);
 
+    /// Names the job and its generation: labels of the run's epochs are made of them from now on, and are the same
+    /// whenever the same epoch is written again.
+    fn name_run(&self, job: &str, generation: Generation);
+
+    /// What the sink is, as facts for the checkpoint; without what may change between two starts.
+    fn facts(&self) -> Vec<(String, String)>;
+
+    /// A row written twice is there once.
+    fn replaces_by_key(&self) -> bool;
+
+    /// The loads that an epoch of `job` may have left behind: all that is known of them is their labels.
+    fn loads_of(&self, job: &str, generation: Generation, epoch: Epoch) -> Vec<Committable>;
+
+    /// What the server says about a load.
+    ///
+    /// # Errors
+    /// When it cannot be asked.
+    async fn label_state(&self, load: &Committable) -> Result<LabelState>;
+
     /// Writes one epoch's rows and pre-commits them. An epoch without rows opens no load.
     ///
     /// # Errors
@@ -171,7 +209,10 @@ pub trait EpochSink: Send + Sync + fmt::Debug {
     ) -> Result<WriteOutcome>;
 
     /// Makes pre-committed loads visible. Idempotent; a lost answer is resolved by the label's state.
-    async fn commit(&self, committables: &[Committable]) -> Result<()>;
+    ///
+    /// # Errors
+    /// When a load is not known to be visible: its state tells what may be done.
+    async fn commit(&self, committables: &[Committable], permit: &CommitPermit) -> Result<()>;
 
     /// Rolls pre-committed loads back. Idempotent. Finding all of them committed is an answer, not an error.
     ///

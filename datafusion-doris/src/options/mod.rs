@@ -4,6 +4,7 @@
 
 mod connection;
 mod entries;
+mod job;
 mod key;
 mod location;
 mod read;
@@ -15,6 +16,7 @@ mod value;
 use std::collections::HashMap;
 
 pub use connection::ConnectionOptions;
+pub use job::{ExecutionOptions, JobOptions};
 pub use key::OptionKey;
 pub use read::{BoundedMode, MetadataColumn, OffsetOptions, OnExpired, ReadOptions, ScanMode};
 pub use sink::{Compression, CsvFormat, SinkFormat, SinkOptions};

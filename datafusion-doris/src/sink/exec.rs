@@ -10,6 +10,7 @@ use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::datasource::sink::DataSink;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::TaskContext;
+use datafusion::execution::config::SessionConfig;
 use datafusion::physical_expr::{Distribution, EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{
     ChildrenPropertiesMode, EvaluationType, InvariantLevel, ReplaceChildrenOptions, SchedulingType,
@@ -24,7 +25,12 @@ use datafusion::physical_plan::{
 
 use super::DorisSink;
 use crate::changelog::check_change_order;
-use crate::checkpoint::{EpochSink, SourceFinder, check_stateless, coordinator, merge_partitions};
+use crate::checkpoint::fingerprint::{default_job_name, plan_text};
+use crate::checkpoint::{
+    Checkpoints, EpochSink, EpochSource, RunControl, RunOptions, RunSetup, SourceFinder, check_stateless, coordinator,
+    merge_partitions, store,
+};
+use crate::options::JobOptions;
 
 /// Writes every partition of its input to a [`DorisSink`] and gives one row, `count: UInt64`, not null.
 ///
@@ -33,7 +39,8 @@ use crate::checkpoint::{EpochSink, SourceFinder, check_stateless, coordinator, m
 /// load.
 ///
 /// A bounded input is one statement. An unbounded one runs as a sequence of epochs ([`coordinator::run`]), each
-/// committed by itself; the row appears when all sources are finished or stopped.
+/// committed by itself; the row appears when all sources are finished or stopped. Its settings are those of the session
+/// that executes it ([`JobOptions`]).
 ///
 /// # Cancellation
 /// Dropping the stream drops the statement, see [`DorisSink`].
@@ -42,6 +49,9 @@ pub struct DorisSinkExec {
     input: Arc<dyn ExecutionPlan>,
     sink: Arc<DorisSink>,
     sources: SourceFinder,
+    /// The session that planned it keeps checkpoints.
+    checkpoints: bool,
+    control: Arc<RunControl>,
     properties: Arc<PlanProperties>,
 }
 
@@ -56,7 +66,18 @@ impl DorisSinkExec {
         )
         .with_scheduling_type(SchedulingType::Cooperative)
         .with_evaluation_type(EvaluationType::Eager);
-        Self { input, sink, sources, properties: Arc::new(properties) }
+        let control = Arc::default();
+        Self { input, sink, sources, checkpoints: false, control, properties: Arc::new(properties) }
+    }
+
+    /// Notes for EXPLAIN whether the session that plans the statement keeps checkpoints.
+    pub fn planned_in(self, config: &SessionConfig) -> Self {
+        Self { checkpoints: keeps_checkpoints(config), ..self }
+    }
+
+    /// Watches the epochs of an unbounded input; shared by all copies of the node.
+    pub fn control(&self) -> &Arc<RunControl> {
+        &self.control
     }
 
     /// The rows to write.
@@ -73,10 +94,52 @@ impl DorisSinkExec {
     fn guarantee(&self) -> &'static str {
         match (self.input.boundedness().is_unbounded(), self.sink.options.two_phase_commit) {
             (false, _) => "all-or-nothing",
-            (true, true) => "all-or-nothing per epoch",
-            (true, false) => "at-least-once",
+            (true, true) if self.checkpoints => "exactly-once",
+            (true, true) => "at-least-once after a restart (all-or-nothing per epoch; set doris.checkpoint.dir)",
+            (true, false) => "at-least-once (no two-phase commit)",
         }
     }
+
+    /// How an unbounded input is run in a session.
+    fn run_options(
+        &self,
+        config: &SessionConfig,
+        sources: &[Arc<dyn EpochSource>],
+    ) -> crate::error::Result<RunOptions> {
+        let options = JobOptions::of(config.options());
+        let setup = config.get_extension::<RunSetup>().unwrap_or_default();
+        let job = options.job_name.clone().unwrap_or_else(|| {
+            let tables: Vec<String> = sources.iter().map(|source| source.table()).collect();
+            let plan = format!("{} {}", tables.join(", "), plan_text(&self.input));
+            default_job_name(&self.sink.table().to_string(), &plan)
+        });
+        let store = match (&setup.store, &options.checkpoint_dir) {
+            (Some(store), _) => Some(Arc::clone(store)),
+            (None, Some(dir)) => Some(store::open(dir, &job)?),
+            (None, None) => None,
+        };
+        let keeps = store.is_some();
+        match &store {
+            Some(store) => tracing::info!(job, checkpoints = store.location(), "continuous insert, exactly-once"),
+            None => tracing::warn!(
+                table = %self.sink.table(),
+                "continuous insert without checkpoints: a restart begins again, at-least-once (set doris.checkpoint.dir)"
+            ),
+        }
+        let savepoint = setup.savepoint.clone();
+        let retain = options.retain;
+        Ok(RunOptions {
+            checkpoints: store.map(|store| Checkpoints { store, job, retain, savepoint }),
+            interval: options.interval(keeps),
+            restart_attempts: options.attempts(keeps),
+            control: Arc::clone(&self.control),
+        })
+    }
+}
+
+fn keeps_checkpoints(config: &SessionConfig) -> bool {
+    JobOptions::of(config.options()).checkpoint_dir.is_some()
+        || config.get_extension::<RunSetup>().is_some_and(|setup| setup.store.is_some())
 }
 
 fn count_schema() -> SchemaRef {
@@ -135,7 +198,10 @@ impl ExecutionPlan for DorisSinkExec {
         _: ReplaceChildrenOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         match (children.pop(), children.is_empty()) {
-            (Some(input), true) => Ok(Arc::new(Self::new(input, Arc::clone(&self.sink), self.sources))),
+            (Some(input), true) => {
+                let copy = Self::new(input, Arc::clone(&self.sink), self.sources);
+                Ok(Arc::new(Self { checkpoints: self.checkpoints, control: Arc::clone(&self.control), ..copy }))
+            }
             _ => Err(DataFusionError::Internal("DorisSinkExec has exactly one child".into())),
         }
     }
@@ -155,11 +221,18 @@ impl ExecutionPlan for DorisSinkExec {
         if partition != 0 {
             return Err(DataFusionError::Internal(format!("DorisSinkExec has one partition, not {partition}")));
         }
-        let (input, sink, sources) = (Arc::clone(&self.input), Arc::clone(&self.sink), self.sources);
+        let (input, sink) = (Arc::clone(&self.input), Arc::clone(&self.sink));
+        let run = match input.boundedness().is_unbounded() {
+            true => {
+                let sources = (self.sources)(&input);
+                let options = self.run_options(context.session_config(), &sources)?;
+                Some((sources, options))
+            }
+            false => None,
+        };
         let rows = async move {
-            let rows = if input.boundedness().is_unbounded() {
-                let found = sources(&input);
-                coordinator::run(input, found, sink as Arc<dyn EpochSink>, context).await?
+            let rows = if let Some((sources, options)) = run {
+                coordinator::run(input, sources, sink as Arc<dyn EpochSink>, context, options).await?
             } else {
                 let data = merge_partitions(&input, &context)?;
                 sink.write_all(data, &context).await?

@@ -18,7 +18,6 @@ mod tests;
 mod writer;
 
 use std::fmt;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -31,16 +30,18 @@ use datafusion::execution::TaskContext;
 use datafusion::physical_plan::metrics::{Count, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet, Time};
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, SendableRecordBatchStream};
 use futures::StreamExt;
+use parking_lot::Mutex;
 
 use self::committer::{Aborted, Committer};
 use self::encoder::{CsvEncoder, Encoder, JsonEncoder, RowLayout, has_nested};
 pub use self::exec::DorisSinkExec;
 use self::writer::{LoadWriter, Loaded};
-use crate::checkpoint::{AbortOutcome, Committable, Epoch, EpochSink, Generation, WriteOutcome};
+use crate::checkpoint::chain::unique;
+use crate::checkpoint::{AbortOutcome, CommitPermit, Committable, Epoch, EpochSink, Generation, WriteOutcome};
 use crate::client::DorisClient;
 use crate::error::{Error, Result};
 use crate::options::{SinkFormat, SinkOptions};
-use crate::protocol::LabelIdentity;
+use crate::protocol::{LabelIdentity, LabelState};
 use crate::types::{KeyModel, TableIdent, TableSchema};
 
 /// How long the state of a label may stay open, unless the load has its own `timeout`.
@@ -69,8 +70,11 @@ pub struct DorisSink {
     layout: RowLayout,
     format: SinkFormat,
     committer: Committer,
+    /// The columns of the target that are written, with their types there.
+    columns: String,
+    model: Option<KeyModel>,
     /// `None` = labels of epochs are not repeated by a later process.
-    job: Option<(String, Generation)>,
+    job: Mutex<Option<(String, Generation)>>,
     instance: String,
     /// A run of epochs is open.
     running: AtomicBool,
@@ -119,6 +123,9 @@ impl DorisSink {
                 return Err(Error::schema(&table, format!("has no column '{}'", field.name())));
             }
         }
+        let columns = schema.fields().iter().filter_map(|field| target.column(field.name()));
+        let columns: Vec<String> = columns.map(|column| format!("{} {}", column.name, column.doris_type)).collect();
+        let columns = columns.join(", ");
         let delete_sign = options.enable_delete && target.model == Some(KeyModel::Unique);
         let is_key = |name: &str| target.column(name).is_some_and(|column| column.key);
         let ignore_update_before = options.ignore_update_before.unwrap_or(true);
@@ -143,7 +150,9 @@ impl DorisSink {
             layout,
             format,
             committer,
-            job: None,
+            columns,
+            model: target.model,
+            job: Mutex::default(),
             instance: unique(),
             running: AtomicBool::new(false),
             runs: AtomicU64::new(0),
@@ -153,8 +162,8 @@ impl DorisSink {
 
     /// Names the job and its generation: labels of epochs are the same whenever the same epoch is written again, and
     /// a load that an earlier process left pre-committed under such a label is aborted first.
-    pub fn with_job(mut self, job: impl Into<String>, generation: Generation) -> Self {
-        self.job = Some((job.into(), generation));
+    pub fn with_job(self, job: impl Into<String>, generation: Generation) -> Self {
+        *self.job.lock() = Some((job.into(), generation));
         self
     }
 
@@ -199,16 +208,6 @@ impl DorisSink {
         })?;
         writer.finish().await
     }
-}
-
-/// A text that no other sink has.
-fn unique() -> String {
-    let mut text = format!("{}-", std::process::id());
-    for _ in 0..2 {
-        // Each state has its own random keys.
-        text.push_str(&format!("{:016x}", RandomState::new().build_hasher().finish()));
-    }
-    text
 }
 
 /// Aborts a load that is, or may be, pre-committed when its statement is dropped before the commit was answered.
@@ -307,18 +306,56 @@ impl EpochSink for DorisSink {
         data: SendableRecordBatchStream,
         _: &Arc<TaskContext>,
     ) -> Result<WriteOutcome> {
-        let label = match &self.job {
+        let job = self.job.lock().clone();
+        let label = match &job {
             Some((job, generation)) => self.label(job, generation.0, epoch.0),
             None => self.label(&self.instance, self.runs.load(Ordering::Relaxed), epoch.0),
         };
-        let Some(Loaded { rows, load }) = self.load(label, data, self.job.is_some()).await? else {
+        let Some(Loaded { rows, load }) = self.load(label, data, job.is_some()).await? else {
             return Ok(WriteOutcome::default());
         };
         let committables = if self.options.two_phase_commit { vec![load] } else { Vec::new() };
         Ok(WriteOutcome { rows, committables })
     }
 
-    async fn commit(&self, committables: &[Committable]) -> Result<()> {
+    fn name_run(&self, job: &str, generation: Generation) {
+        *self.job.lock() = Some((job.to_string(), generation));
+    }
+
+    fn facts(&self) -> Vec<(String, String)> {
+        let deletes = match (self.options.change_kind_column.as_deref(), self.layout.has_delete_sign()) {
+            (None, _) => "no change kinds".to_string(),
+            (Some(column), true) => format!("by {column}"),
+            (Some(column), false) => format!("refused by {column}"),
+        };
+        let facts = [
+            ("table", self.table.to_string()),
+            ("columns", self.columns.clone()),
+            ("format", self.format.header().to_string()),
+            ("deletes", deletes),
+        ];
+        facts.map(|(fact, value)| (fact.to_string(), value)).into()
+    }
+
+    fn replaces_by_key(&self) -> bool {
+        self.model == Some(KeyModel::Unique)
+    }
+
+    fn loads_of(&self, job: &str, generation: Generation, epoch: Epoch) -> Vec<Committable> {
+        if !self.options.two_phase_commit {
+            // Visible with their end: there is nothing to take back.
+            return vec![];
+        }
+        let label = self.label(job, generation.0, epoch.0);
+        let (db, table) = (self.table.database.clone(), self.table.table.clone());
+        vec![Committable { db, table, label, txn_id: None, host: String::new() }]
+    }
+
+    async fn label_state(&self, load: &Committable) -> Result<LabelState> {
+        self.client.label_state(&load.db, &load.label).await
+    }
+
+    async fn commit(&self, committables: &[Committable], _permit: &CommitPermit) -> Result<()> {
         let _timer = self.metrics.commit_time.timer();
         for load in committables {
             self.committer.commit(load).await?;

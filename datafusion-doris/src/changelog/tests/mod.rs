@@ -3,6 +3,7 @@
 mod drift;
 mod idle;
 mod plans;
+mod snapshots;
 mod starts;
 mod windows;
 
@@ -63,6 +64,8 @@ struct Manners {
     zone: Option<ServerZone>,
     /// Changes before this instant are gone.
     kept_from_ms: i64,
+    /// Tablets of the table; none = it cannot be split.
+    tablets: Mutex<Vec<i64>>,
     versions: Versions,
     created_ms: Option<i64>,
     /// Questions for the time that find no timestamps yet.
@@ -259,9 +262,22 @@ impl ChangelogServer for FakeServer {
         Ok(self.manners.zone.unwrap_or(ServerZone::UTC))
     }
 
-    async fn snapshot_statements(&self, as_of: Option<Tso>) -> Result<Vec<String>> {
+    async fn tablets(&self) -> Result<Vec<i64>> {
+        Ok(self.manners.tablets.lock().clone())
+    }
+
+    fn tablets_per_statement(&self) -> usize {
+        1
+    }
+
+    async fn snapshot_statements(&self, as_of: Option<Tso>, tablets: &[i64]) -> Result<Vec<String>> {
         if let Some(tso) = as_of {
             self.log.lock().push(format!("as of {tso}"));
+        }
+        if !self.manners.tablets.lock().is_empty() {
+            let all = self.manners.tablets.lock().clone();
+            let tablets = if tablets.is_empty() { &all } else { tablets };
+            return Ok(tablets.iter().map(|id| format!("tablet {id}")).collect());
         }
         Ok(vec!["snapshot 0".into(), "snapshot 1".into()])
     }
@@ -284,9 +300,13 @@ impl ChangelogServer for FakeServer {
 
     async fn query(&self, sql: &str) -> Result<Rows> {
         self.log.lock().push(sql.to_string());
-        let Some(split) = sql.strip_prefix("snapshot ") else { return self.window(sql) };
-        let split: i64 = split.parse().unwrap();
-        let rows: Vec<_> = self.rows.iter().filter(|row| row.0 % 2 == split).collect();
+        let part = |prefix: &str| sql.strip_prefix(prefix).map(|part| part.parse::<i64>().unwrap());
+        let (part, parts) = match (part("snapshot "), part("tablet ")) {
+            (Some(split), _) => (split, 2),
+            (None, Some(tablet)) => (tablet, 100),
+            (None, None) => return self.window(sql),
+        };
+        let rows: Vec<_> = self.rows.iter().filter(|row| row.0 % parts == part).collect();
         let batch = RecordBatch::try_from_iter([
             ("id", Arc::new(Int64Array::from_iter_values(rows.iter().map(|row| row.0))) as ArrayRef),
             ("name", Arc::new(StringArray::from_iter_values(rows.iter().map(|row| row.1))) as ArrayRef),

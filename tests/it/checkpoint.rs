@@ -1,0 +1,199 @@
+//! Jobs with checkpoints: killed and started again, started twice, changed between two starts.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use datafusion::prelude::SessionContext;
+use datafusion_doris::job::{SyncJob, SyncJobBuilder};
+use doris_sandbox::{Action, Fault, Site};
+use tempfile::TempDir;
+use tokio::sync::Notify;
+
+use crate::harness::{Cluster, run, text};
+
+const INITIAL: [(&str, &str); 2] = [("source.scan.mode", "initial"), ("source.changelog.poll-interval", "1s")];
+const PATIENCE: Duration = Duration::from_secs(120);
+const HISTORY: &str = "INSERT INTO history SELECT id, v, __change_kind FROM changes";
+
+/// A source with a changelog, and a history of its changes that would show every repetition.
+async fn source_and_history() -> (Cluster, SessionContext, TempDir) {
+    let cluster = Cluster::sandbox().await;
+    cluster
+        .doris(
+            "CREATE TABLE {db}.source (id INT NOT NULL, v VARCHAR(20)) UNIQUE KEY(id)
+             DISTRIBUTED BY HASH(id) BUCKETS 4 PROPERTIES ('replication_num' = '1',
+             'enable_unique_key_merge_on_write' = 'true', 'changelog.enable' = 'true',
+             'changelog.need_historical_value' = 'true');
+             CREATE TABLE {db}.history (id INT NOT NULL, v VARCHAR(20), kind VARCHAR(2)) DUPLICATE KEY(id)
+             DISTRIBUTED BY HASH(id) BUCKETS 2 PROPERTIES ('replication_num' = '1');
+             INSERT INTO {db}.source VALUES (1, 'a'), (2, 'b'), (3, 'c'), (4, 'd')",
+        )
+        .await;
+    let ctx = cluster.context();
+    cluster.declare(&ctx, "changes", "source", &INITIAL).await;
+    cluster.declare(&ctx, "history", "history", &[]).await;
+    (cluster, ctx, tempfile::tempdir().expect("a directory"))
+}
+
+fn job(dir: &TempDir) -> SyncJobBuilder {
+    SyncJob::builder("history").checkpoint_dir(dir.path().to_str().expect("text"))
+}
+
+async fn caught_up(job: &SyncJob) {
+    tokio::time::timeout(PATIENCE, job.caught_up()).await.expect("in time").expect("is mirrored");
+}
+
+/// `id kind v` of every change, sorted.
+async fn history(cluster: &Cluster) -> Vec<String> {
+    let rows = cluster.doris("SELECT id, kind, v FROM {db}.history ORDER BY id, v, kind").await;
+    rows.into_iter().map(|row| row.into_iter().map(Option::unwrap_or_default).collect::<Vec<_>>().join(" ")).collect()
+}
+
+#[tokio::test]
+async fn a_job_that_is_dropped_and_started_again_writes_every_change_once() {
+    let (cluster, ctx, dir) = source_and_history().await;
+    let first = job(&dir).submit(&ctx, HISTORY).await.expect("starts");
+    caught_up(&first).await;
+    drop(first);
+    cluster.doris("INSERT INTO {db}.source VALUES (5, 'e')").await;
+    let second = job(&dir).submit(&ctx, HISTORY).await.expect("starts");
+    caught_up(&second).await;
+    let status = second.status();
+    assert_eq!(status.run.generation.map(|generation| generation.0), Some(2));
+    second.stop().await.expect("stops");
+    cluster.doris("DELETE FROM {db}.source WHERE id = 1").await;
+    let third = job(&dir).submit(&ctx, HISTORY).await.expect("starts");
+    caught_up(&third).await;
+    third.stop().await.expect("stops");
+    assert_eq!(history(&cluster).await, ["1 +I a", "1 -D a", "2 +I b", "3 +I c", "4 +I d", "5 +I e"]);
+}
+
+/// Drops a job while one of its requests is not answered, and starts it again.
+async fn killed_at(request: &str) {
+    let (cluster, ctx, dir) = source_and_history().await;
+    let first = job(&dir).submit(&ctx, HISTORY).await.expect("starts");
+    caught_up(&first).await;
+    let (reached, release) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let action = Action::HoldAnswer { done: Arc::clone(&reached), release: Arc::clone(&release) };
+    cluster.server().faults().push(Fault::new(action).at(Site::Be).when(request));
+    cluster.doris("INSERT INTO {db}.source VALUES (5, 'e')").await;
+    cluster.doris("DELETE FROM {db}.source WHERE id = 2").await;
+    let hurried = tokio::time::timeout(PATIENCE, async {
+        tokio::select! {
+            _ = first.caught_up() => panic!("the request is held"),
+            () = reached.notified() => {}
+        }
+    });
+    hurried.await.expect("the request comes");
+    drop(first);
+    release.notify_one();
+    cluster.server().faults().clear();
+    let second = job(&dir).submit(&ctx, HISTORY).await.expect("starts");
+    caught_up(&second).await;
+    second.stop().await.expect("stops");
+    let expected = ["1 +I a", "2 +I b", "2 -D b", "3 +I c", "4 +I d", "5 +I e"];
+    assert_eq!(history(&cluster).await, expected, "{request}");
+    assert_eq!(cluster.server().running_transactions(), 0);
+}
+
+#[tokio::test]
+async fn a_job_killed_after_its_pre_commit_goes_on() {
+    killed_at("_stream_load ").await;
+}
+
+#[tokio::test]
+async fn a_job_killed_after_its_commit_goes_on() {
+    killed_at("_stream_load_2pc").await;
+}
+
+#[tokio::test]
+async fn the_newer_of_two_jobs_with_one_name_goes_on_and_the_older_ends() {
+    let (cluster, ctx, dir) = source_and_history().await;
+    let old = job(&dir).submit(&ctx, HISTORY).await.expect("starts");
+    caught_up(&old).await;
+    let new = job(&dir).submit(&ctx, HISTORY).await.expect("starts");
+    cluster.doris("INSERT INTO {db}.source VALUES (5, 'e')").await;
+    let (older, newer) = tokio::join!(old.caught_up(), tokio::time::timeout(PATIENCE, new.caught_up()));
+    newer.expect("in time").expect("goes on");
+    let message = match older {
+        Err(error) => error.to_string(),
+        // It had just written what there was: its next epoch tells.
+        Ok(()) => {
+            cluster.doris("INSERT INTO {db}.source VALUES (6, 'f')").await;
+            let ended = tokio::time::timeout(PATIENCE, old.caught_up()).await.expect("in time");
+            caught_up(&new).await;
+            ended.expect_err("the older one is fenced").to_string()
+        }
+    };
+    assert!(message.contains("took over") && message.contains("generation 2 of job history"), "{message}");
+    new.stop().await.expect("stops");
+    let rows = history(&cluster).await;
+    let mut once = rows.clone();
+    once.dedup();
+    assert_eq!(rows, once, "no row twice");
+    assert!(rows.contains(&"5 +I e".to_string()), "{rows:?}");
+}
+
+#[tokio::test]
+async fn a_changed_query_is_refused_with_the_difference() {
+    let (cluster, ctx, dir) = source_and_history().await;
+    let first = job(&dir).submit(&ctx, HISTORY).await.expect("starts");
+    caught_up(&first).await;
+    first.stop().await.expect("stops");
+    let other = "INSERT INTO history SELECT id, upper(v), __change_kind FROM changes";
+    let second = job(&dir).submit(&ctx, other).await.expect("plans");
+    let message = second.wait().await.expect_err("another query").to_string();
+    assert!(message.contains("query:") && message.contains(" -> ") && message.contains("upper"), "{message}");
+    assert_eq!(history(&cluster).await.len(), 4);
+    // What may change: the scan mode, once there is a position.
+    cluster.declare(&ctx, "later", "source", &[("source.scan.mode", "latest"), INITIAL[1]]).await;
+    cluster.doris("INSERT INTO {db}.source VALUES (5, 'e')").await;
+    let third = job(&dir).submit(&ctx, &HISTORY.replace("changes", "later")).await.expect("starts");
+    caught_up(&third).await;
+    third.stop().await.expect("stops");
+    assert_eq!(history(&cluster).await.len(), 5, "from the checkpoint on, not from now");
+}
+
+#[tokio::test]
+async fn settings_of_the_session_make_a_plain_insert_exactly_once() {
+    let (_cluster, ctx, dir) = source_and_history().await;
+    let explain = format!("EXPLAIN {HISTORY}");
+    let before = text(&run(&ctx, &explain).await);
+    assert!(before.contains("at-least-once after a restart"), "{before}");
+    run(&ctx, &format!("SET doris.checkpoint.dir = '{}'", dir.path().display())).await;
+    run(&ctx, "SET execution.checkpointing.interval = '1s'").await;
+    run(&ctx, "SET doris.job.name = 'by sql'").await;
+    let after = text(&run(&ctx, &explain).await);
+    assert!(after.contains("guarantee=exactly-once"), "{after}");
+}
+
+#[tokio::test]
+async fn a_savepoint_is_kept_and_a_checkpoint_is_written_on_demand() {
+    let (cluster, ctx, dir) = source_and_history().await;
+    let first = job(&dir).retain(1).submit(&ctx, HISTORY).await.expect("starts");
+    tokio::time::timeout(PATIENCE, first.checkpoint_now()).await.expect("in time").expect("is written");
+    assert!(first.status().run.checkpoint.is_some());
+    caught_up(&first).await;
+    first.stop_with_savepoint("four rows").await.expect_err("an odd name");
+    first.stop_with_savepoint("four").await.expect("stops");
+    assert!(dir.path().join("history/savepoint-four.json").exists());
+    cluster.doris("INSERT INTO {db}.source VALUES (5, 'e')").await;
+    let second = job(&dir).submit(&ctx, HISTORY).await.expect("starts");
+    caught_up(&second).await;
+    second.stop().await.expect("stops");
+    let third = job(&dir).from_savepoint("four").submit(&ctx, HISTORY).await.expect("starts");
+    caught_up(&third).await;
+    third.stop().await.expect("stops");
+    let rows = history(&cluster).await;
+    assert_eq!(rows.iter().filter(|row| *row == "5 +I e").count(), 2, "read again, as asked for: {rows:?}");
+    assert_eq!(rows.len(), 6, "{rows:?}");
+}
+
+#[tokio::test]
+async fn a_job_without_checkpoints_says_so_when_one_is_asked_for() {
+    let (_cluster, ctx, _dir) = source_and_history().await;
+    let job = SyncJob::submit(&ctx, "plain", HISTORY).await.expect("starts");
+    let asked = tokio::time::timeout(PATIENCE, job.checkpoint_now()).await.expect("in time");
+    assert!(asked.expect_err("there are none").to_string().contains("doris.checkpoint.dir"));
+    job.stop().await.expect("stops");
+}
