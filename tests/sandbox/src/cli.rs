@@ -164,6 +164,17 @@ impl SandboxArgs {
     }
 }
 
+/// Threads that may block at once: every load that is open has one, as many as `max_running_txn_num_per_db` lets in.
+const BLOCKING_THREADS: usize = 10_000;
+
+/// A runtime for a sandbox that many loads are sent to at once.
+///
+/// # Errors
+/// The threads cannot be started.
+pub fn runtime() -> io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().max_blocking_threads(BLOCKING_THREADS).build()
+}
+
 /// All addresses as one JSON object, the ones of the first nodes on the top level; the password stays out.
 fn ready_line(sandbox: &Sandbox, user: &str) -> String {
     let a = sandbox.addresses();
@@ -240,5 +251,26 @@ impl StopSignal {
     async fn wait(self) {
         // Without a handler the process ends on its own.
         let _ = tokio::signal::ctrl_c().await;
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used)]
+mod tests {
+    use std::sync::{Arc, Barrier};
+
+    #[test]
+    fn more_loads_can_be_open_than_a_runtime_has_threads_by_default() {
+        let runtime = super::runtime().expect("runtime");
+        let barrier = Arc::new(Barrier::new(520));
+        let open: Vec<_> = (0..520)
+            .map(|_| {
+                let barrier = Arc::clone(&barrier);
+                runtime.spawn_blocking(move || barrier.wait())
+            })
+            .collect();
+        for load in open {
+            runtime.block_on(load).expect("load");
+        }
     }
 }

@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-use tokio::sync::watch;
+use tokio::sync::{OwnedRwLockReadGuard, RwLock, watch};
 
 use crate::engine::{Clock, Engine, Node, Topology};
-use crate::faults::{Faults, NodeId, Requests};
+use crate::faults::{Faults, NodeId, PublishHolds, Requests};
 use crate::flight::{FlightResults, FlightSessions};
 use crate::load::GroupCommits;
 use crate::random;
@@ -49,6 +49,8 @@ pub(crate) struct Member {
     clock_offset_ms: AtomicI64,
     /// Tokens of an FE.
     pub sessions: Arc<FlightSessions>,
+    /// Held by loads of a BE that do what cannot be cut off; taken by the end of the node.
+    work: Arc<RwLock<()>>,
 }
 
 impl Member {
@@ -64,7 +66,19 @@ impl Member {
             sessions: Arc::new(FlightSessions::of(match id {
                 NodeId::Fe(i) | NodeId::Be(i) => i,
             })),
+            work: Arc::default(),
         }
+    }
+
+    /// Begins work that the end of the node waits for; `None` when the node has ended.
+    pub async fn begin_work(&self) -> Option<OwnedRwLockReadGuard<()>> {
+        let work = Arc::clone(&self.work).read_owned().await;
+        (*self.state.borrow() != NodeState::Stopped).then_some(work)
+    }
+
+    /// Waits for the work that was begun.
+    pub async fn finish_work(&self) {
+        drop(self.work.write().await);
     }
 
     /// Whether FEs take it for alive.
@@ -130,6 +144,8 @@ pub(crate) struct Cluster {
     pub flight_results: Arc<FlightResults>,
     /// Loads that wait for a shared commit.
     pub groups: Arc<GroupCommits>,
+    /// Transactions whose publishing faults hold.
+    pub holds: Arc<PublishHolds>,
     pub mysql_connections: Gauge,
     pub http_requests: Gauge,
     master: watch::Sender<usize>,
@@ -164,6 +180,7 @@ impl Cluster {
             backends,
             flight_results: Arc::default(),
             groups: Arc::default(),
+            holds: Arc::default(),
             mysql_connections: Gauge::default(),
             http_requests: Gauge::default(),
             master: watch::Sender::new(0),
@@ -259,6 +276,11 @@ impl Cluster {
                 9020 + 100 * i
             )),
         }
+    }
+
+    /// Whether the master runs.
+    pub fn master_answers(&self) -> bool {
+        self.frontends.get(self.master()).is_some_and(|member| *member.state.borrow() == NodeState::Running)
     }
 
     /// Backends that FEs take for alive.

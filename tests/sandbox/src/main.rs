@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use doris_sandbox::cli::SandboxArgs;
+use doris_sandbox::cli::{self, CliError, SandboxArgs};
 use tracing_subscriber::EnvFilter;
 
 /// A Doris-compatible server in one process: FE and BE HTTP, MySQL protocol, Arrow Flight SQL.
@@ -14,14 +14,14 @@ struct Cli {
     sandbox: SandboxArgs,
 }
 
-#[tokio::main]
-async fn main() -> ExitCode {
+fn main() -> ExitCode {
     let cli = Cli::parse();
     tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn")))
         .with_writer(std::io::stderr)
         .init();
-    match cli.sandbox.run().await {
+    let run = || cli::runtime().map_err(CliError::from)?.block_on(cli.sandbox.run());
+    match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");

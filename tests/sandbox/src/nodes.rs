@@ -115,6 +115,8 @@ impl NodeServers {
             run.stop.cancel();
             run.tasks.shutdown().await;
         }
+        // What loads are in the middle of is done or undone before the node counts as stopped.
+        self.member().finish_work().await;
         for port in self.ports.all() {
             if let Err(error) = port.reserve() {
                 tracing::warn!(%error, address = %port.address(), "a stopped node cannot keep its port");

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use crate::deep_stack::DeepStack;
 use crate::engine::{Engine, Protocol, StatementResult};
 use crate::error::SqlError;
+use crate::faults::CommitFaults;
 use crate::processes::{Listed, Watch};
 use crate::sql::{Statement, Transaction, Variables};
 use crate::types::{DorisType, SessionZone};
@@ -33,6 +34,8 @@ pub struct Session {
     /// The transaction that BEGIN opened.
     pub(crate) transaction: Option<Transaction>,
     pub(crate) listed: Listed,
+    /// Faults that wait for the commits of the request that runs.
+    pub(crate) commits: Option<Arc<CommitFaults>>,
 }
 
 /// What SHOW LAST INSERT tells.
@@ -65,6 +68,7 @@ impl Session {
             user_variables: BTreeMap::new(),
             transaction: None,
             listed,
+            commits: None,
         }
     }
 

@@ -5,6 +5,8 @@
 //!
 //! Servers ask through [`NodeFaults`], which knows the node they belong to.
 
+mod commits;
+mod mask;
 mod requests;
 
 use std::fmt;
@@ -15,6 +17,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+pub(crate) use self::commits::{CommitFaults, PublishHolds};
 pub(crate) use self::requests::{NodeRequests, RequestId};
 pub use self::requests::{Requests, SeenRequest};
 
@@ -122,9 +125,12 @@ pub enum Action {
     Delay(Duration),
     /// HTTP: use this `Location` in the redirect.
     Redirect(String),
-    /// A load commits and its answer says that it is not visible yet: `Publish Timeout`, or COMMITTED for an INSERT.
+    /// A transaction commits and is not visible yet when its answer leaves: `Publish Timeout` of a load, `committed` of an
+    /// INSERT, success of a second phase. It becomes visible a moment after the answer was sent.
     PublishTimeout,
-    /// A load fails at its commit with this text; the transaction is aborted.
+    /// As [`Action::PublishTimeout`], but it becomes visible when the signal is given.
+    HoldPublish(Arc<Notify>),
+    /// A load fails at its commit with this text; the transaction is aborted. A second phase is refused with it.
     FailCommit(String),
     /// FE Flight: name this location instead of the right one.
     FlightLocation(String),
@@ -177,6 +183,7 @@ impl Action {
             Self::Delay(_) => "delay",
             Self::Redirect(_) => "redirect",
             Self::PublishTimeout => "publish_timeout",
+            Self::HoldPublish(_) => "hold_publish",
             Self::FailCommit(_) => "fail_commit",
             Self::FlightLocation(_) => "flight_location",
             Self::FlightSchema(_) => "flight_schema",
@@ -285,7 +292,7 @@ pub struct AppliedFault {
     pub node: NodeId,
     /// Where.
     pub site: Site,
-    /// The request's line in lower case, as [`Fault::when`] saw it.
+    /// The request's line in lower case, as [`Fault::when`] saw it, but for passwords and keys.
     pub line: String,
     /// [`Action::name`].
     pub action: &'static str,
@@ -356,6 +363,7 @@ impl Faults {
             if armed.applied.len() == KEPT_USES {
                 armed.applied.remove(0);
             }
+            let line = mask::secrets(&line).into_owned();
             armed.applied.push(AppliedFault { node, site, line, action: action.name() });
             return Some(action);
         }

@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::{Action, NodeId, Site};
+use super::{Action, NodeId, Site, mask};
 
 /// Requests kept for inspection; older ones are forgotten.
 const KEPT_REQUESTS: usize = 10_000;
 
-/// A request as a server received it. Credentials are never kept: of `authorization` only the scheme is.
+/// A request as a server received it. Credentials are never kept: of `authorization` only the scheme is, and passwords
+/// and keys in statements are masked.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SeenRequest {
     /// Place in the order of arrival over all nodes, from 0.
@@ -116,7 +117,8 @@ impl NodeRequests {
         target: &str,
         headers: impl Iterator<Item = (String, String)>,
     ) -> RequestId {
-        let headers = headers.map(|(name, value)| mask(name, value)).collect();
+        let headers = headers.map(|(name, value)| masked(name, value)).collect();
+        let target = mask::secrets(target).into_owned();
         let mut seen = self.requests.seen.lock();
         if seen.kept.len() == KEPT_REQUESTS {
             seen.kept.pop_front();
@@ -128,7 +130,7 @@ impl NodeRequests {
             node: self.node,
             site,
             method: method.to_owned(),
-            target: target.to_owned(),
+            target,
             headers,
             body_bytes: 0,
             status: None,
@@ -154,10 +156,10 @@ impl NodeRequests {
     }
 }
 
-fn mask(name: String, value: String) -> (String, String) {
+fn masked(name: String, value: String) -> (String, String) {
     let secret = matches!(name.as_str(), "authorization" | "token" | "cookie" | "proxy-authorization");
     let value = match (secret, value.split_once(' ')) {
-        (false, _) => value,
+        (false, _) => mask::secrets(&value).into_owned(),
         (true, Some((scheme, _))) => format!("{scheme} ***"),
         (true, None) => "***".to_owned(),
     };

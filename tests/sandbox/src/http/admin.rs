@@ -75,6 +75,7 @@ fn router(admin: Arc<Admin>) -> Router {
         .route("/master/{number}", post(master))
         .route("/clock", post(clock))
         .route("/tso", post(tso))
+        .route("/publish", post(publish))
         .route("/changes/expire", post(expire_changes))
         .fallback(|| async { (StatusCode::NOT_FOUND, "no such admin call\n") })
         .with_state(admin)
@@ -143,6 +144,7 @@ async fn state(State(admin): Ctx) -> Response {
     answer(&json!({
         "nodes": nodes,
         "running_transactions": cluster.engine.running_transactions(),
+        "unpublished_transactions": cluster.engine.unpublished_transactions(),
         "flight_tokens": cluster.frontends.iter().map(|m| m.sessions.users().len()).sum::<usize>(),
         "unfetched_results": cluster.flight_results.len(),
         "mysql_connections": cluster.mysql_connections.get(),
@@ -203,6 +205,9 @@ enum ActionText {
         location: String,
     },
     PublishTimeout,
+    HoldPublish {
+        release: String,
+    },
     FailCommit {
         message: String,
     },
@@ -249,6 +254,7 @@ impl ActionText {
             Self::Delay { ms } => Action::Delay(Duration::from_millis(ms)),
             Self::Redirect { location } => Action::Redirect(location),
             Self::PublishTimeout => Action::PublishTimeout,
+            Self::HoldPublish { release } => Action::HoldPublish(signal(release)),
             Self::FailCommit { message } => Action::FailCommit(message),
             Self::FlightLocation { location } => Action::FlightLocation(location),
             Self::FlightSchema { way, message } => Action::FlightSchema(match way {
@@ -396,6 +402,32 @@ async fn tso(State(admin): Ctx, body: Bytes) -> Result<Response, Refusal> {
     admin.cluster.engine.tso_service().step_back(text.step_back_ms);
     let tso = admin.cluster.engine.tso();
     Ok(answer(&json!({"current": tso.current_tso, "physical_ms": tso.physical_ms})))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PublishText {
+    held: bool,
+    /// One transaction.
+    txn_id: Option<i64>,
+    /// One table; without all three, everything.
+    db: Option<String>,
+    table: Option<String>,
+}
+
+/// Holds publishing, or releases it.
+async fn publish(State(admin): Ctx, body: Bytes) -> Result<Response, Refusal> {
+    let text: PublishText = read(&body)?;
+    let engine = &admin.cluster.engine;
+    match (text.txn_id, text.db, text.table) {
+        (Some(id), None, None) => engine.set_transaction_held(id, text.held),
+        (None, Some(db), Some(table)) => {
+            engine.set_publish_held(Some((&db, &table)), text.held).map_err(|error| bad(error.message))?;
+        }
+        (None, None, None) => engine.set_publish_held(None, text.held).map_err(|error| bad(error.message))?,
+        _ => return Err(bad("either `txn_id`, or `db` and `table`, or none of them")),
+    }
+    Ok(answer(&json!({"unpublished_transactions": engine.unpublished_transactions()})))
 }
 
 #[derive(Deserialize)]

@@ -15,8 +15,8 @@ use super::auth::Credentials;
 use super::envelope::json;
 use super::fe::Ctx;
 use super::{Peer, header_text as header};
-use crate::engine::{Engine, TxnRef};
-use crate::faults::{Action, Site};
+use crate::engine::{Privilege, TxnRef};
+use crate::faults::CommitFaults;
 use crate::load::{self, LoadTarget};
 use crate::shared::Shared;
 
@@ -64,85 +64,67 @@ async fn error_log(State(shared): Ctx, Query(query): Query<BTreeMap<String, Stri
 async fn stream_load(
     State(shared): Ctx,
     Extension(peer): Extension<Peer>,
+    Extension(commits): Extension<Arc<CommitFaults>>,
     Path((db, table)): Path<(String, String)>,
     headers: HeaderMap,
     body: Body,
 ) -> Response {
-    let line = format!("PUT /api/{db}/{table}/_stream_load ");
-    let fail_commit = failed_commit(&shared, &line);
-    let target = LoadTarget { db, table, client: peer.0.ip().to_string(), fail_commit };
-    let held = held_publish(&shared, &line, &target.db, &target.table);
+    let target = LoadTarget { db, table, client: peer.0.ip().to_string(), commits };
     let outcome = load::run(&shared, target, &headers, body).await;
-    drop(held);
     // Doris ends the text with a line feed.
     json(outcome.to_json(shared.profile()) + "\n")
 }
 
-async fn http_stream(State(shared): Ctx, Extension(peer): Extension<Peer>, headers: HeaderMap, body: Body) -> Response {
-    let outcome = load::http_stream::run(&shared, peer.0.ip().to_string(), &headers, body).await;
+async fn http_stream(
+    State(shared): Ctx,
+    Extension(peer): Extension<Peer>,
+    Extension(commits): Extension<Arc<CommitFaults>>,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    let client = peer.0.ip().to_string();
+    let outcome = load::http_stream::run(&shared, (client, commits), &headers, body).await;
     json(outcome.to_json(shared.profile()) + "\n")
-}
-
-/// The text with which a fault fails a commit.
-fn failed_commit(shared: &Shared, line: &str) -> Option<String> {
-    match shared.faults.take_if(Site::Be, line, |action| matches!(action, Action::FailCommit(_))) {
-        Some(Action::FailCommit(text)) => Some(text),
-        _ => None,
-    }
-}
-
-/// Holds the publishing of a table while its load answers, if a fault asks for it.
-fn held_publish(shared: &Shared, line: &str, db: &str, table: &str) -> Option<HeldPublish> {
-    shared.faults.take_if(Site::Be, line, |action| matches!(action, Action::PublishTimeout))?;
-    let held = HeldPublish { engine: Arc::clone(&shared.engine), db: db.to_owned(), table: table.to_owned() };
-    // A table that is not there has nothing to publish.
-    held.engine.set_publish_held(Some((db, table)), true).ok().map(|()| held)
-}
-
-/// Publishing goes on when this is dropped.
-struct HeldPublish {
-    engine: Arc<Engine>,
-    db: String,
-    table: String,
-}
-
-impl Drop for HeldPublish {
-    fn drop(&mut self) {
-        // A table that was dropped meanwhile has nothing to publish any more.
-        let _ = self.engine.set_publish_held(Some((&self.db, &self.table)), false);
-    }
 }
 
 async fn stream_load_2pc_of_table(
     ctx: Ctx,
     peer: Extension<Peer>,
+    commits: Extension<Arc<CommitFaults>>,
     Path((db, _table)): Path<(String, String)>,
     headers: HeaderMap,
 ) -> Response {
-    stream_load_2pc(ctx, peer, Path(db), headers).await
+    stream_load_2pc(ctx, peer, commits, Path(db), headers).await
 }
 
 async fn stream_load_2pc(
     State(shared): Ctx,
     Extension(peer): Extension<Peer>,
+    Extension(commits): Extension<Arc<CommitFaults>>,
     Path(db): Path<String>,
     headers: HeaderMap,
 ) -> Response {
     let reached = shared.cluster.call_master(shared.node).await.map_err(|text| ("THRIFT_RPC_ERROR", text));
-    let line = format!("PUT /api/{db}/_stream_load_2pc {}", header(&headers, "txn_operation"));
-    let reached = reached.and_then(|()| match failed_commit(&shared, &line) {
-        Some(text) => Err(("INTERNAL_ERROR", text)),
-        None => Ok(()),
-    });
-    let (status, message) = match reached.and_then(|()| second_phase(&shared, peer, &db, &headers)) {
-        Ok(message) => ("Success", message),
+    let (status, message) = match reached.and_then(|()| second_phase(&shared, peer, &commits, &db, &headers)) {
+        Ok((txn_id, message)) => {
+            // Success whether it is visible or not, but a commit waits for those before it.
+            shared.engine.published(txn_id).await;
+            ("Success", message)
+        }
         Err((code, message)) => (code, message),
     };
     let message = serde_json::to_string(&message).unwrap_or_default();
     json(format!("{{\n    \"status\": \"{status}\",\n    \"msg\": {message}\n}}\n"))
 }
 
-fn second_phase(shared: &Shared, peer: Peer, db: &str, headers: &HeaderMap) -> Result<String, (&'static str, String)> {
+/// The transaction of a second phase and the `msg` of its success; else the status and the text.
+fn second_phase(
+    shared: &Shared,
+    peer: Peer,
+    commits: &CommitFaults,
+    db: &str,
+    headers: &HeaderMap,
+) -> Result<(i64, String), (&'static str, String)> {
     let Some(credentials) = Credentials::from_headers(headers) else {
         return Err(("NOT_AUTHORIZED", "no valid Basic authorization".to_owned()));
     };
@@ -172,6 +154,19 @@ fn second_phase(shared: &Shared, peer: Peer, db: &str, headers: &HeaderMap) -> R
         return Err(("NOT_AUTHORIZED", text));
     }
     let txn = TxnRef { txn_id, label: (!label.is_empty()).then(|| label.to_owned()) };
-    let result = if commit { shared.engine.commit_txn(db, &txn) } else { shared.engine.abort_txn(db, &txn) };
-    result.map_err(|error| ("ANALYSIS_ERROR", error.message))
+    // A transaction that is not there is the engine's to refuse.
+    let named = shared.engine.named_txn(db, &txn);
+    if let Some((_, table)) = &named {
+        let allowed = shared.engine.check_privilege(&credentials.user, db, table, Privilege::Load);
+        allowed.map_err(|denied| ("NOT_AUTHORIZED", denied.text().to_owned()))?;
+    }
+    if let Some(text) = commits.fail() {
+        return Err(("INTERNAL_ERROR", text));
+    }
+    let result = match commit {
+        true => shared.engine.commit_txn_held(db, &txn, &|id| commits.hold(id)),
+        false => shared.engine.abort_txn(db, &txn),
+    };
+    let message = result.map_err(|error| ("ANALYSIS_ERROR", error.message))?;
+    Ok((named.map_or(0, |(id, _)| id), message))
 }

@@ -162,6 +162,9 @@ async fn http_stream(
     if let Some(moved) = https_first(&shared, secure, &headers, &uri) {
         return moved;
     }
+    if let Err(refusal) = check_group_commit(&headers) {
+        return *refusal;
+    }
     let credentials = match login(&shared, &headers, peer) {
         Ok(credentials) => credentials,
         Err(refusal) => return *refusal,
@@ -225,6 +228,16 @@ async fn stream_load(
     flatten(redirect_load(&shared, (peer, secure), &db, &table, &uri, &headers))
 }
 
+/// Refuses a mode of group commit that does not exist.
+fn check_group_commit(headers: &HeaderMap) -> Result<(), Box<Response>> {
+    let mode = header(headers, "group_commit");
+    let known = ["sync_mode", "async_mode", "off_mode"];
+    if mode.is_empty() || known.iter().any(|m| mode.eq_ignore_ascii_case(m)) {
+        return Ok(());
+    }
+    Err(Box::new(load_refusal("Header `group_commit` can only be `sync_mode`, `async_mode` or `off_mode`.")))
+}
+
 fn redirect_load(
     shared: &Shared,
     (peer, secure): (Peer, bool),
@@ -234,11 +247,8 @@ fn redirect_load(
     headers: &HeaderMap,
 ) -> Reply {
     let refuse = |text: &str| Box::new(load_refusal(text));
+    check_group_commit(headers)?;
     let group_commit = header(headers, "group_commit");
-    let known = ["sync_mode", "async_mode", "off_mode"];
-    if !group_commit.is_empty() && !known.iter().any(|m| group_commit.eq_ignore_ascii_case(m)) {
-        return Err(refuse("Header `group_commit` can only be `sync_mode`, `async_mode` or `off_mode`."));
-    }
     let token = header(headers, "token");
     let credentials = match token {
         "" => Some(login(shared, headers, peer)?),
@@ -256,7 +266,8 @@ fn redirect_load(
         return Err(refuse("No table selected."));
     }
     if let Some(credentials) = &credentials {
-        allowed(shared, credentials, db, table, Privilege::Load)?;
+        let checked = shared.engine.check_privilege(&credentials.user, db, table, Privilege::Load);
+        checked.map_err(|denied| refuse(denied.text()))?;
     }
     // With group commit the FE chooses the BE by the table, so it looks for it.
     let grouped = ["sync_mode", "async_mode"].iter().any(|m| group_commit.eq_ignore_ascii_case(m));

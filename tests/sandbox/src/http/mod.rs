@@ -20,7 +20,10 @@ mod tables;
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
@@ -41,7 +44,7 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use self::head::{Copying, HeadCopy};
-use crate::faults::{Action, Site};
+use crate::faults::{Action, CommitFaults, Site};
 use crate::net::{self, Connection, Listener};
 use crate::shared::Shared;
 
@@ -170,6 +173,9 @@ async fn handle(
     request.extensions_mut().insert(secure);
 
     let action = shared.faults.take_if(site, &line, is_of_http);
+    let held = Arc::new(CommitFaults::new((&shared.faults, &shared.requests), id, site, line, &shared.cluster.holds));
+    request.extensions_mut().insert(Arc::clone(&held));
+    let cut = Arc::new(AtomicBool::new(false));
     if let Some(action) = &action {
         shared.requests.met(id, action);
     }
@@ -184,8 +190,8 @@ async fn handle(
             return Ok(response);
         }
         Some(Action::CutAfterBytes(limit)) => {
-            let limit = *limit;
-            request = request.map(|body| cut_after(body.into_data_stream(), limit));
+            let (limit, cut) = (*limit, Arc::clone(&cut));
+            request = request.map(|body| cut_after(body.into_data_stream(), limit, cut));
         }
         Some(Action::Wait(signal)) => signal.notified().await,
         Some(Action::Delay(time)) => tokio::time::sleep(*time).await,
@@ -202,14 +208,18 @@ async fn handle(
         }
         Err(response) => *response,
     };
-    if !matches!(action, Some(Action::DropAnswer | Action::CutAfterBytes(_))) {
-        shared.requests.answered(id, response.status().as_u16());
+    if held.holds_any() {
+        response = response.map(|body| Body::new(Until { body, _held: held }));
     }
+    // A body that was too short to be cut has its answer.
+    if matches!(action, Some(Action::DropAnswer)) || cut.load(Ordering::SeqCst) {
+        return Err(Cut);
+    }
+    shared.requests.answered(id, response.status().as_u16());
     match action {
         Some(Action::CutAnswerAfterBytes(limit)) => {
             Ok(response.map(|body| cut_answer_after(body.into_data_stream(), limit)))
         }
-        Some(Action::DropAnswer | Action::CutAfterBytes(_)) => Err(Cut),
         Some(Action::HoldAnswer { done, release }) => {
             done.notify_one();
             release.notified().await;
@@ -272,14 +282,39 @@ fn cut_answer_after(body: BodyDataStream, limit: u64) -> Body {
     }))
 }
 
-/// A body that fails after so many bytes.
-fn cut_after(body: BodyDataStream, limit: u64) -> Body {
+/// The body of an answer that keeps transactions from being published until it is written.
+struct Until {
+    body: Body,
+    _held: Arc<CommitFaults>,
+}
+
+impl hyper::body::Body for Until {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<hyper::body::Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> hyper::body::SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// A body that fails after so many bytes, and notes when it does.
+fn cut_after(body: BodyDataStream, limit: u64, cut: Arc<AtomicBool>) -> Body {
     let mut left = limit;
-    let mut cut = false;
     Body::from_stream(body.map(move |chunk| {
         let chunk: Bytes = chunk.map_err(std::io::Error::other)?;
-        if cut || chunk.len() as u64 > left {
-            cut = true;
+        if cut.load(Ordering::SeqCst) || chunk.len() as u64 > left {
+            cut.store(true, Ordering::SeqCst);
             return Err(std::io::Error::other("connection cut by a fault"));
         }
         left -= chunk.len() as u64;

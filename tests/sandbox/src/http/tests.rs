@@ -399,6 +399,10 @@ async fn rest_calls_and_loads_need_privileges_on_the_table() {
     assert_eq!((answer["code"].as_i64(), answer["data"].as_str()), (Some(401), Some(denied("SELECT").as_str())));
     let answer = load().await;
     assert_eq!(answer["Message"], format!("[NOT_AUTHORIZED]{}", denied("LOAD")));
+    let url = format!("http://{}/api/d/dup/_stream_load", s.fenodes());
+    let request = http().put(url).basic_auth("reader", Some("r")).header("expect", "100-continue");
+    let answer = request.send().await.expect("answer").json::<Value>().await.expect("json");
+    assert_eq!(answer, json!({"status": "FAILED", "msg": denied("LOAD")}));
     s.execute("GRANT SELECT_PRIV, LOAD_PRIV ON d.dup TO reader").await.expect("grant");
     assert_eq!(schema().await["code"], 0);
     assert_eq!(load().await["Status"], "Success");

@@ -153,7 +153,8 @@ fn document(input: impl Read, plan: &LoadPlan) -> Result<u64, Failure> {
         return Ok(0);
     }
     if !plan.json.strip_outer_array {
-        return scanner.raw().map(|_| 1).map_err(|e| broken(e.what));
+        scanner.raw().map_err(|e| broken(e.what))?;
+        return if scanner.at_end() { Ok(1) } else { Err(broken("there is text behind the document")) };
     }
     if !scanner.enter_array() {
         return Err(broken("the document is no array"));
@@ -163,7 +164,7 @@ fn document(input: impl Read, plan: &LoadPlan) -> Result<u64, Failure> {
         scanner.raw().map_err(|e| broken(e.what))?;
         rows += 1;
     }
-    Ok(rows)
+    if scanner.at_end() { Ok(rows) } else { Err(broken("there is text behind the document")) }
 }
 
 fn each_piece(input: &mut impl Read, mut piece: impl FnMut(&[u8]) -> Result<(), Failure>) -> Result<(), Failure> {
@@ -302,6 +303,13 @@ mod tests {
         assert_eq!(rows(b"[{\"a\":[1,2]},{}]", Format::Json, &array), (2, 0));
         let (outcome, _) = read(&b"[{\"a\":[1,2]},{}"[..], Format::Json, &plan(Format::Json, &array));
         assert_eq!(outcome.expect_err("cut").code, "DATA_QUALITY_ERROR");
+        for (body, pairs) in [
+            (&b"[{}] [{}]"[..], &array[..]),
+            (b"{} {}", &[("read_json_by_line", "false"), ("strip_outer_array", "false")]),
+        ] {
+            let (outcome, _) = read(body, Format::Json, &plan(Format::Json, pairs));
+            assert_eq!(outcome.expect_err("two documents").code, "DATA_QUALITY_ERROR");
+        }
     }
 
     #[test]

@@ -9,10 +9,11 @@ use axum::body::Body;
 use datafusion::sql::sqlparser::tokenizer::Token;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::header::{Format, LoadHead, LoadPlan};
+use super::header::{Format, GroupRequest, LoadHead, LoadPlan, group_commit};
 use super::mapping::Mapping;
 use super::reply::{Commit, Failure};
-use super::{LoadReply, LoadTarget, PlannedLoad, alone, authenticate};
+use super::{LoadReply, LoadTarget, PlannedLoad, alone, authenticate, call_master};
+use crate::faults::CommitFaults;
 use crate::random;
 use crate::shared::Shared;
 use crate::sql::Statement;
@@ -69,12 +70,17 @@ pub(super) struct StreamInsert {
 }
 
 /// Runs the statement of a request over its body.
-pub(crate) async fn run(shared: &Arc<Shared>, client: String, headers: &HeaderMap, body: Body) -> LoadReply {
+pub(crate) async fn run(
+    shared: &Arc<Shared>,
+    (client, commits): (String, Arc<CommitFaults>),
+    headers: &HeaderMap,
+    body: Body,
+) -> LoadReply {
     let started = Instant::now();
     let text = |name: &str| crate::http::header_text(headers, name);
     let two_phase = text("two_phase_commit") == "true";
     let mut reply = LoadReply::new(text("label").to_owned(), text("comment").to_owned(), Commit::Own { two_phase });
-    if let Err(failure) = load(shared, client, headers, body, &mut reply).await {
+    if let Err(failure) = load(shared, (client, commits), headers, body, &mut reply).await {
         reply.fail(failure);
     }
     reply.times.load = started.elapsed();
@@ -83,7 +89,7 @@ pub(crate) async fn run(shared: &Arc<Shared>, client: String, headers: &HeaderMa
 
 async fn load(
     shared: &Arc<Shared>,
-    client: String,
+    (client, commits): (String, Arc<CommitFaults>),
     headers: &HeaderMap,
     body: Body,
     reply: &mut LoadReply,
@@ -96,11 +102,17 @@ async fn load(
     if reply.label.is_empty() {
         reply.label = random::uuid();
     }
+    // A BE looks at this before anything else.
+    if let GroupRequest::Mode(_) = group_commit(headers)? {
+        let text = "the sandbox does not implement the header group_commit of http_stream";
+        return Err(Failure::new("NOT_IMPLEMENTED_ERROR", text));
+    }
     let insert = insert?;
     let headers = merged(headers, &insert)?;
     let head = LoadHead::parse(&headers, shared.profile())?;
     let Some(db) = insert.db.clone() else { return Err(analysis("No database selected")) };
-    let target = LoadTarget { db, table: insert.table.clone(), client, fail_commit: None };
+    let target = LoadTarget { db, table: insert.table.clone(), client, commits };
+    call_master(shared).await?;
     let credentials = authenticate(shared, &target, &headers)?;
     let planned = plan(shared, &target, &credentials.user, &headers, &head, &insert);
     alone(shared, &target, head, planned, body, reply).await

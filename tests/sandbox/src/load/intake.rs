@@ -18,7 +18,22 @@ pub(super) enum Destination<'a> {
     /// The load's own transaction.
     Txn(&'a LoadTxn),
     /// They are kept for a group commit.
-    Kept(Vec<RecordBatch>),
+    Kept(Vec<KeptRows>),
+}
+
+/// Rows that are kept for a group commit, with what the body has for them.
+pub(super) struct KeptRows {
+    pub batch: RecordBatch,
+    /// Places of the rows among the lines.
+    places: Vec<usize>,
+    lines: Lines,
+}
+
+impl KeptRows {
+    /// A row as the body has it.
+    pub fn line(&self, row: usize) -> Cow<'_, str> {
+        self.places.get(row).map(|place| self.lines.get(*place)).unwrap_or_default()
+    }
 }
 
 /// Counters of a running load.
@@ -30,7 +45,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    fn filter(&mut self, reason: &str, line: &str) {
+    pub fn filter(&mut self, reason: &str, line: &str) {
         self.rows.filtered += 1;
         self.errors.push(reason, line);
     }
@@ -97,7 +112,9 @@ impl<'a> Intake<'a> {
         }
         let Some(mapped) = mapped else { return Ok(()) };
         match &mut self.destination {
-            Destination::Kept(batches) => batches.push(mapped.batch),
+            Destination::Kept(kept) => {
+                kept.push(KeptRows { batch: mapped.batch, places: mapped.kept, lines: rows.lines });
+            }
             Destination::Txn(txn) => {
                 let since = Instant::now();
                 let refused = self.engine.write_load(txn, mapped.batch).map_err(Failure::from);
@@ -112,7 +129,7 @@ impl<'a> Intake<'a> {
     }
 
     /// The counters, and the rows kept for a group commit.
-    pub fn into_parts(self) -> (Progress, Vec<RecordBatch>) {
+    pub fn into_parts(self) -> (Progress, Vec<KeptRows>) {
         let kept = match self.destination {
             Destination::Txn(_) => Vec::new(),
             Destination::Kept(batches) => batches,

@@ -76,6 +76,12 @@ impl<'a> Scanner<'a> {
         self.at == self.text.len()
     }
 
+    /// What is left behind the blanks.
+    pub fn rest(&mut self) -> &'a str {
+        self.blanks();
+        &self.text[self.at..]
+    }
+
     /// Passes over any value; its text.
     ///
     /// # Errors

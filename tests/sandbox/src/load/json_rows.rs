@@ -12,6 +12,9 @@ use super::reply::Failure;
 use super::worker::input_failure;
 use crate::types::DorisType;
 
+/// What is wrong with two documents where one is expected.
+const TEXT_BEHIND: &str = "there is text behind the document";
+
 /// Reads the rows of all documents.
 pub(super) fn read(
     input: impl Read,
@@ -66,7 +69,7 @@ fn root<'a>(text: &'a str, path: Option<&JsonPath>) -> Result<Option<Cow<'a, str
     let mut scanner = Scanner::new(text);
     let whole = scanner.raw()?;
     if !scanner.at_end() {
-        return Err(JsonError { what: "there is text behind the document", at: whole.len() });
+        return Err(JsonError { what: TEXT_BEHIND, at: whole.len() });
     }
     let Some(path) = path else { return Ok(Some(Cow::Borrowed(whole))) };
     Ok(match path.find(whole)? {
@@ -90,7 +93,7 @@ fn elements(scanner: &mut Scanner<'_>, options: &JsonOptions, intake: &mut Intak
     loop {
         let element = match scanner.next_element(first) {
             Ok(true) => scanner.raw(),
-            Ok(false) => return Ok(()),
+            Ok(false) => return behind(scanner, intake),
             Err(error) => Err(error),
         };
         first = false;
@@ -100,6 +103,16 @@ fn elements(scanner: &mut Scanner<'_>, options: &JsonOptions, intake: &mut Intak
             Err(error) => return intake.reject(scanner.text(), reason(&error)),
         }
     }
+}
+
+/// Text behind an array is a row that cannot be read: it must not get lost without a word.
+fn behind(scanner: &mut Scanner<'_>, intake: &mut Intake<'_>) -> Result<(), Failure> {
+    let rest = scanner.rest();
+    if rest.is_empty() {
+        return Ok(());
+    }
+    let at = scanner.text().len() - rest.len();
+    intake.reject(rest, reason(&JsonError { what: TEXT_BEHIND, at }))
 }
 
 fn reason(error: &JsonError) -> String {

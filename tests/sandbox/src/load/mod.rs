@@ -2,12 +2,13 @@
 //!
 //! ```text
 //! headers ── LoadHead, LoadPlan, Mapping ──► begin_load ──► 100 Continue
-//! body ──► bounded channel ──► [blocking thread: decompress ─ csv │ json │ arrow │ parquet ─ mapping ─ write_load] ──► finish_load
+//! body ──► bounded channel ──► [blocking thread: decompress ─ csv │ json │ arrow │ parquet ─ mapping ─ write_load]
+//!      ──► call to the master ──► finish_load
 //! ```
 //!
-//! The thread owns the transaction. When the channel closes before the end of the body was announced, the client is
-//! gone and the transaction is aborted; so it is when the request's future is dropped. Loads of a group commit have no
-//! transaction of their own: their rows are kept until the body is at its end and then join the [`group`].
+//! When the channel closes before the end of the body was announced, the client is gone and the transaction is aborted; so
+//! it is when the request's future is dropped, and when the time of the load is over while its body stalls. Loads of a group
+//! commit have no transaction of their own: their rows are kept until the body is at its end and then join the [`group`].
 
 mod arrow;
 mod arrow_stream;
@@ -43,6 +44,7 @@ use self::group::GroupRows;
 pub(crate) use self::header::CsvOptions;
 use self::header::{GroupMode, GroupRequest, HeaderError, LoadHead, LoadPlan};
 use self::input::BodySender;
+use self::intake::Progress;
 pub(crate) use self::json::{JsonError, Scanner as JsonScanner, Value as JsonValue};
 use self::mapping::{Mapping, Planned};
 pub(crate) use self::reply::LoadReply;
@@ -50,10 +52,11 @@ use self::reply::{Commit, Failure, Status};
 use self::worker::{Done, Job};
 use crate::engine::{LoadSpec, Privilege, Profile, TableMeta};
 use crate::error::LoadError;
+use crate::faults::CommitFaults;
 use crate::http::auth::Credentials;
 use crate::random;
 use crate::shared::Shared;
-use crate::txn::TxnState;
+use crate::txn::{LoadTxn, TxnState};
 
 /// Pieces of a body that wait for the parser.
 const CHANNEL_PIECES: usize = 8;
@@ -72,8 +75,8 @@ pub(crate) struct LoadTarget {
     pub table: String,
     /// Address of the client, for texts of refused logins.
     pub client: String,
-    /// A fault fails the commit with this text.
-    pub fail_commit: Option<String>,
+    /// Faults that wait for the commit.
+    pub commits: Arc<CommitFaults>,
 }
 
 /// The FE's text for a wrong login of a load, as a BE passes it on.
@@ -122,7 +125,7 @@ async fn load(
         return Err(no_login());
     }
     let head = LoadHead::parse(headers, shared.profile())?;
-    shared.cluster.call_master(shared.node).await.map_err(|text| Failure::new("THRIFT_RPC_ERROR", text))?;
+    call_master(shared).await?;
     let credentials = authenticate(shared, target, headers)?;
     let put = Instant::now();
     let planned = plan(shared, target, &credentials.user, headers, &head);
@@ -131,7 +134,7 @@ async fn load(
         Some(mode) => {
             reply.commit = Commit::Group;
             reply.label.clear();
-            grouped(shared, head, planned?, mode, body, reply).await
+            grouped(shared, target, head, planned?, mode, body, reply).await
         }
         None => alone(shared, target, head, planned, body, reply).await,
     }
@@ -139,6 +142,11 @@ async fn load(
 
 fn no_login() -> Failure {
     Failure::new("NOT_AUTHORIZED", "no valid Basic authorization")
+}
+
+/// Waits until the master answers; the error of a BE that does not reach it.
+async fn call_master(shared: &Shared) -> Result<(), Failure> {
+    shared.cluster.call_master(shared.node).await.map_err(|text| Failure::new("THRIFT_RPC_ERROR", text))
 }
 
 /// Checks the login as the FE does when the transaction begins.
@@ -226,18 +234,56 @@ async fn alone(
             return Err(failure);
         }
     };
-    let engine = Arc::clone(&shared.engine);
-    let fail_commit = target.fail_commit.clone();
-    let job = Job { engine, txn: Some(txn), head, plan, mapping: planned.mapping, discard, fail_commit };
-    if work(shared, job, body, reply).await?.outcome? == TxnState::Committed {
+    let two_phase = head.two_phase;
+    let job = Job { engine: Arc::clone(&shared.engine), txn: Some(txn), head, plan, mapping: planned.mapping, discard };
+    let Done { outcome, txn, progress, .. } = work(shared, job, body, reply).await?;
+    note_errors(shared, reply, &progress);
+    let Some(txn) = txn else { return outcome };
+    let since = Instant::now();
+    let state = end(shared, target, txn, outcome, two_phase).await;
+    reply.times.commit = since.elapsed();
+    if state? == TxnState::Committed {
         reply.publish_timeout();
     }
     Ok(())
 }
 
+/// Commits, pre-commits or aborts a load that has read its body.
+async fn end(
+    shared: &Arc<Shared>,
+    target: &LoadTarget,
+    txn: LoadTxn,
+    outcome: Result<(), Failure>,
+    two_phase: bool,
+) -> Result<TxnState, Failure> {
+    // A BE tells the master of either end. When it cannot, the transaction stays as it is until its timeout.
+    if let Err(failure) = call_master(shared).await {
+        shared.engine.leave_load(txn);
+        return Err(outcome.err().unwrap_or(failure));
+    }
+    let outcome = outcome.and_then(|()| match target.commits.fail() {
+        Some(text) => Err(Failure::new("INTERNAL_ERROR", text)),
+        None => Ok(()),
+    });
+    if let Err(failure) = outcome {
+        shared.engine.abort_load(txn, &failure.message);
+        return Err(failure);
+    }
+    let Some(work) = shared.member().begin_work().await else { return Err(stopped()) };
+    let (engine, commits) = (Arc::clone(&shared.engine), Arc::clone(&target.commits));
+    let txn_id = txn.txn_id();
+    let committing = tokio::task::spawn_blocking(move || {
+        let _work = work;
+        engine.finish_load_held(txn, two_phase, &|id| commits.hold(id)).map(|outcome| outcome.state)
+    });
+    let state = committing.await.map_err(|e| ended_early(&e))??;
+    Ok(if state == TxnState::Committed { shared.engine.published(txn_id).await } else { state })
+}
+
 /// A load whose rows join a group commit.
 async fn grouped(
     shared: &Arc<Shared>,
+    target: &LoadTarget,
     head: LoadHead,
     load: PlannedLoad,
     mode: GroupMode,
@@ -246,65 +292,124 @@ async fn grouped(
 ) -> Result<(), Failure> {
     let PlannedLoad { plan, meta, planned, discard } = load;
     let Planned { mapping, columns, merge_type, sequence_column } = planned;
+    let negative = plan.negative;
     let engine = Arc::clone(&shared.engine);
-    let job = Job { engine, txn: None, head, plan, mapping, discard, fail_commit: None };
-    let done = work(shared, job, body, reply).await?;
-    done.outcome?;
-    let rows =
-        GroupRows { meta: &meta, columns, merge_type, sequence_column, batches: done.kept, bytes: reply.load_bytes };
-    let joined = shared.groups.join(&shared.engine, rows)?;
-    reply.txn_id = joined.txn_id;
-    reply.label.clone_from(&joined.label);
-    reply.rows.filtered += joined.refused.len() as u64;
-    match mode {
-        GroupMode::Async => Ok(()),
-        GroupMode::Sync => joined.visible().await.map_err(Failure::from),
+    let job = Job { engine, txn: None, head, plan, mapping, discard };
+    let Done { outcome, mut progress, kept, .. } = work(shared, job, body, reply).await?;
+    let joined = match outcome {
+        Ok(()) => {
+            let batches = kept.iter().map(|rows| rows.batch.clone()).collect();
+            let bytes = reply.load_bytes;
+            let rows = GroupRows { meta: &meta, columns, merge_type, sequence_column, negative, batches, bytes };
+            join(shared, target, rows, mode).await
+        }
+        Err(failure) => Err(failure),
+    };
+    for (batch, refused) in joined.iter().flat_map(|joined| &joined.refused) {
+        progress.filter(&refused.reason, &kept[*batch].line(refused.row));
     }
+    note_errors(shared, reply, &progress);
+    let joined = joined?;
+    let txn_id = joined.txn_id;
+    reply.txn_id = txn_id;
+    reply.label.clone_from(&joined.label);
+    if mode == GroupMode::Sync {
+        joined.visible().await?;
+        if shared.engine.published(txn_id).await == TxnState::Committed {
+            reply.publish_timeout();
+        }
+    }
+    Ok(())
 }
 
-/// Runs the job over the body and notes what it came to.
+/// Joining is the commit of a load without a transaction of its own.
+async fn join(
+    shared: &Shared,
+    target: &LoadTarget,
+    rows: GroupRows<'_>,
+    mode: GroupMode,
+) -> Result<group::Joined, Failure> {
+    if mode == GroupMode::Sync {
+        call_master(shared).await?;
+    }
+    if let Some(text) = target.commits.fail() {
+        return Err(Failure::new("INTERNAL_ERROR", text));
+    }
+    let Some(_work) = shared.member().begin_work().await else { return Err(stopped()) };
+    Ok(shared.groups.join(&shared.cluster, rows)?)
+}
+
+fn stopped() -> Failure {
+    Failure::new("CANCELLED", "the backend stops")
+}
+
+fn ended_early(error: &tokio::task::JoinError) -> Failure {
+    Failure::new("INTERNAL_ERROR", format!("the load thread ended early: {error}"))
+}
+
+/// Runs the job over the body until both are at their end, or the load's time is over.
 async fn work(shared: &Shared, job: Job, body: Body, reply: &mut LoadReply) -> Result<Done, Failure> {
+    let Some(work) = shared.member().begin_work().await else { return Err(stopped()) };
     let (sender, reader) = input::channel(CHANNEL_PIECES);
-    let worker = tokio::task::spawn_blocking(move || job.run(reader));
+    let txn_id = job.txn.as_ref().map(LoadTxn::txn_id);
+    let timeout = job.head.timeout;
+    // What a job leaves behind is dropped before the node may end.
+    let worker = tokio::task::spawn_blocking(move || (job.run(reader), work));
+    let late = async {
+        match txn_id {
+            Some(id) => shared.engine.txns.timed_out(id).await,
+            None => tokio::time::sleep(timeout).await,
+        }
+    };
     let receive = Instant::now();
-    reply.load_bytes = forward(body, sender).await;
+    let late = tokio::select! {
+        () = forward(body, sender, &mut reply.load_bytes) => false,
+        () = late => true,
+    };
     reply.times.receive = receive.elapsed();
-    let done = worker.await.map_err(|e| Failure::new("INTERNAL_ERROR", format!("the load thread ended early: {e}")))?;
+    let (mut done, _work) = worker.await.map_err(|e| ended_early(&e))?;
+    if late {
+        let ended = txn_id.and_then(|id| shared.engine.ended_load(id)).map(Failure::from);
+        done.outcome = Err(ended.unwrap_or_else(|| {
+            Failure::new("TIMEOUT", format!("the load took longer than its timeout of {} s", timeout.as_secs()))
+        }));
+    }
     reply.times.read = done.read;
-    reply.times.write = done.write;
-    reply.times.commit = done.commit;
-    reply.rows = done.rows;
-    if let Some(first) = done.errors.first() {
-        let file = shared.error_logs.keep(&done.errors);
+    reply.times.write = done.progress.write;
+    Ok(done)
+}
+
+/// Notes what became of the rows, and where the bad ones are told.
+fn note_errors(shared: &Shared, reply: &mut LoadReply, progress: &Progress) {
+    reply.rows = progress.rows;
+    if let Some(first) = progress.errors.first() {
+        let file = shared.error_logs.keep(&progress.errors);
         let backend = shared.host_port(shared.addresses.be_http);
         let scheme = if shared.cluster.tls.be_http { "https" } else { "http" };
         reply.error_url = Some(format!("{scheme}://{backend}/api/_load_error_log?file={file}"));
         reply.set_first_error(first);
     }
-    Ok(done)
 }
 
-/// Hands the body to the parser; returns the bytes received. Polling the body is what sends `100 Continue`.
-async fn forward(body: Body, sender: BodySender) -> u64 {
+/// Hands the body to the parser and counts the bytes received. Polling the body is what sends `100 Continue`.
+async fn forward(body: Body, sender: BodySender, received: &mut u64) {
     let mut chunks = body.into_data_stream();
-    let mut received = 0;
     while let Some(chunk) = chunks.next().await {
         match chunk {
             Ok(bytes) => {
-                received += bytes.len() as u64;
+                *received += bytes.len() as u64;
                 // The parser gave up: what follows is not wanted.
                 if !sender.data(bytes).await {
-                    return received;
+                    return;
                 }
             }
             Err(error) => {
                 tracing::debug!(%error, "the body of a load broke off");
-                return received;
+                return;
             }
         }
     }
     sender.end().await;
-    received
 }
 
 impl From<HeaderError> for Failure {

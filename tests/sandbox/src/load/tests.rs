@@ -1,5 +1,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod commits;
 mod formats;
 mod group;
 mod http_stream;
@@ -406,14 +407,4 @@ async fn a_commit_that_fails_aborts_the_load() {
     assert_eq!(s.engine().label_state("d", "failing").expect("state").state.name(), "ABORTED");
     let refused = second_phase(&s, &[("txn_id", "1"), ("txn_operation", "commit")]).await;
     assert_eq!(refused, ("INTERNAL_ERROR".to_owned(), "tablet writer write failed".to_owned()));
-}
-
-#[tokio::test]
-async fn a_publish_that_takes_too_long_answers_so_and_its_rows_come_later() {
-    let s = sandbox().await;
-    s.faults().push(Fault::new(Action::PublishTimeout).at(Site::Be).when("_stream_load "));
-    let answer = load(&s, "dup", &[], "1\ta\t1").await;
-    assert_eq!(answer["Status"], "Publish Timeout", "{answer}");
-    assert_eq!(s.faults().armed(), 0);
-    assert_eq!(query(&s, "SELECT id FROM d.dup").await, ["1"]);
 }

@@ -1,21 +1,18 @@
-//! The blocking half of a load: reads the body, writes batches, ends the transaction.
+//! The blocking half of a load: reads the body and writes batches.
 
 use std::io::{self, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ::arrow::array::RecordBatch;
-
-use super::error_log::ErrorRows;
 use super::header::{Format, LoadHead, LoadPlan};
 use super::input::BodyReader;
-use super::intake::{Destination, Intake, Progress};
+use super::intake::{Destination, Intake, KeptRows, Progress};
 use super::mapping::Mapping;
 use super::reply::{Failure, RowCounts};
 use super::{arrow, csv_rows, decompress, discard, json_rows, parquet};
 use crate::engine::Engine;
-use crate::txn::{LoadTxn, TxnState};
+use crate::txn::LoadTxn;
 
 /// One load.
 pub(super) struct Job {
@@ -27,28 +24,25 @@ pub(super) struct Job {
     pub mapping: Mapping,
     /// Rows are counted and dropped.
     pub discard: bool,
-    /// A fault fails the commit with this text.
-    pub fail_commit: Option<String>,
 }
 
 /// What a job came to.
 pub(super) struct Done {
-    /// The state its transaction reached.
-    pub outcome: Result<TxnState, Failure>,
-    pub rows: RowCounts,
-    pub errors: ErrorRows,
+    /// Whether all that was read can be committed.
+    pub outcome: Result<(), Failure>,
+    /// Its transaction, still open.
+    pub txn: Option<LoadTxn>,
+    pub progress: Progress,
     pub read: Duration,
-    pub write: Duration,
-    pub commit: Duration,
     /// Rows for a group commit.
-    pub kept: Vec<RecordBatch>,
+    pub kept: Vec<KeptRows>,
 }
 
 impl Job {
-    /// Reads `body` to its end and commits, pre-commits or aborts.
+    /// Reads `body` to its end.
     pub fn run(self, body: BodyReader) -> Done {
         let started = Instant::now();
-        let (read, Progress { mut rows, errors, write }, kept) = if self.discard {
+        let (read, mut progress, kept) = if self.discard {
             let (read, progress) = self.count(body);
             (read, progress, Vec::new())
         } else {
@@ -61,34 +55,18 @@ impl Job {
             let (progress, kept) = intake.into_parts();
             (read, progress, kept)
         };
-        let read = read.and_then(|()| {
+        let outcome = read.and_then(|()| {
             // A group commit does not look at the ratio.
-            if self.txn.is_some() && rows.exceeds(self.plan.max_filter_ratio) {
-                return Err(Failure::new("DATA_QUALITY_ERROR", "too many filtered rows"));
-            }
-            match &self.fail_commit {
-                Some(text) => Err(Failure::new("INTERNAL_ERROR", text.clone())),
-                None => Ok(()),
+            match self.txn.is_some() && progress.rows.exceeds(self.plan.max_filter_ratio) {
+                true => Err(Failure::new("DATA_QUALITY_ERROR", "too many filtered rows")),
+                false => Ok(()),
             }
         });
-        if read.as_ref().is_err_and(|failure| failure.code != "DATA_QUALITY_ERROR") {
-            rows = RowCounts::default();
+        if outcome.as_ref().is_err_and(|failure| failure.code != "DATA_QUALITY_ERROR") {
+            progress.rows = RowCounts::default();
         }
-        let read_time = started.elapsed().saturating_sub(write);
-        let commit = Instant::now();
-        let outcome = match (read, self.txn) {
-            (Ok(()), Some(txn)) => {
-                self.engine.finish_load(txn, self.head.two_phase).map(|outcome| outcome.state).map_err(Failure::from)
-            }
-            (Ok(()), None) => Ok(TxnState::Prepare),
-            (Err(failure), txn) => {
-                if let Some(txn) = txn {
-                    self.engine.abort_load(txn, &failure.message);
-                }
-                Err(failure)
-            }
-        };
-        Done { outcome, rows, errors, read: read_time, write, commit: commit.elapsed(), kept }
+        let read = started.elapsed().saturating_sub(progress.write);
+        Done { outcome, txn: self.txn, progress, read, kept }
     }
 
     fn count(&self, mut body: BodyReader) -> (Result<(), Failure>, Progress) {

@@ -15,7 +15,7 @@ use super::{admit, binary, refused, reply};
 use crate::connections::Slot;
 use crate::engine::{Profile, Protocol, StatementResult};
 use crate::error::SqlError;
-use crate::faults::{Action, Site};
+use crate::faults::{Action, CommitFaults, Site};
 use crate::session::Session;
 use crate::shared::Shared;
 use crate::types::{TextStyle, text_value};
@@ -95,12 +95,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
                 }
                 Err(error) => return Err(error),
             };
-            let Some((&command, argument)) = payload.split_first() else { continue };
+            let Some((&command, argument)) = payload.split_first() else {
+                self.packets.write(&reply::err(1835, "HY000", "Malformed communication packet")).await?;
+                return self.packets.flush().await;
+            };
             if command == COM_QUIT {
                 return Ok(());
             }
             let stays = self.command(command, argument).await?;
             self.packets.flush().await?;
+            // What faults hold is let go now that the answer is out.
+            self.session.commits = None;
             if !stays {
                 return Ok(());
             }
@@ -312,6 +317,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         let able = |action: &Action| {
             matches!(action, Action::Status { .. } | Action::Wait(_) | Action::Delay(_) | Action::DropAnswer)
         };
+        if self.shared.faults.any() {
+            let (of, holds) = ((&self.shared.faults, &self.shared.requests), &self.shared.cluster.holds);
+            self.session.commits = Some(Arc::new(CommitFaults::new(of, id, Site::Mysql, sql.to_owned(), holds)));
+        }
         let fault = self.shared.faults.take_if(Site::Mysql, sql, able);
         if let Some(fault) = &fault {
             self.shared.requests.met(id, fault);

@@ -253,3 +253,58 @@ async fn connections_are_limited_killed_and_closed_when_idle() {
     }
     assert!(conn.query_drop("SELECT 1").await.is_err());
 }
+
+#[tokio::test]
+async fn commits_of_inserts_meet_faults() {
+    let s = sandbox().await;
+    let mut conn = connect(&s).await;
+    s.faults().push(Fault::new(Action::FailCommit("no space left".to_owned())).at(Site::Mysql).when("insert"));
+    let error = conn.query_drop("INSERT INTO d.dup VALUES (1, 'a', 1)").await.expect_err("failed");
+    assert_eq!(refusal(error), (1105, "HY000".to_owned(), "errCode = 2, detailMessage = no space left".to_owned()));
+    s.faults().push(Fault::new(Action::PublishTimeout).at(Site::Mysql).when("insert"));
+    conn.query_drop("INSERT INTO d.dup VALUES (2, 'b', 2)").await.expect("insert");
+    assert!(conn.info().contains("'status':'committed'"), "{}", conn.info());
+    s.until(|s| s.engine().unpublished_transactions().is_empty()).await;
+    let ids: Vec<i32> = conn.query("SELECT id FROM d.dup").await.expect("rows");
+    assert_eq!(ids, [2]);
+}
+
+#[tokio::test]
+async fn records_of_statements_hold_no_passwords() {
+    let s = sandbox().await;
+    let mut conn = connect(&s).await;
+    conn.query_drop("CREATE USER u IDENTIFIED BY 'geheim'").await.expect("user");
+    s.faults().push(Fault::new(Action::Delay(std::time::Duration::ZERO)).at(Site::Mysql).when("geheim2"));
+    conn.query_drop("SET PASSWORD FOR 'u' = PASSWORD('geheim2')").await.expect("password");
+    let url = format!("http://{}/api/query/default_cluster/d", s.fenodes());
+    let body = r#"{"stmt": "ALTER USER u IDENTIFIED BY 'geheim3'"}"#;
+    let json = ("content-type", "application/json");
+    crate::testing::send(reqwest::Method::POST, url, &[json], body).await;
+    let seen = format!("{:?} {:?}", s.requests().all(), s.faults().applied());
+    assert_eq!(s.faults().applied().len(), 1);
+    assert!(seen.contains("ALTER USER u IDENTIFIED BY '***'") && !seen.contains("geheim"), "{seen}");
+}
+
+#[tokio::test]
+async fn a_command_without_a_byte_is_malformed() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    let s = crate::sandbox::Sandbox::builder().start().await.expect("sandbox");
+    let mut stream = tokio::net::TcpStream::connect(s.addresses().mysql).await.expect("connect");
+    let mut greeting = [0; 4];
+    stream.read_exact(&mut greeting).await.expect("greeting");
+    let mut rest = vec![0; usize::from(greeting[0])];
+    stream.read_exact(&mut rest).await.expect("greeting");
+    // Protocol 4.1 and secure connection, no password.
+    let mut login = (0x200_u32 | 0x8000).to_le_bytes().to_vec();
+    login.extend_from_slice(&[0; 28]);
+    login.extend_from_slice(b"root\0\0");
+    let mut packet = vec![login.len() as u8, 0, 0, 1];
+    packet.extend_from_slice(&login);
+    stream.write_all(&packet).await.expect("login");
+    stream.write_all(&[0, 0, 0, 0]).await.expect("command");
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await.expect("answer");
+    let text = String::from_utf8_lossy(&answer);
+    assert!(text.ends_with("#HY000Malformed communication packet"), "{text}");
+}

@@ -12,7 +12,7 @@ use crate::cluster::{Cluster, Member, Parts, SandboxClock};
 use crate::engine::{Clock, Engine, EngineConfig, Profile};
 use crate::error::SqlError;
 use crate::executor;
-use crate::faults::NodeId;
+use crate::faults::{NodeId, PublishHolds};
 use crate::flight::FlightConfig;
 use crate::http;
 use crate::load::GroupCommits;
@@ -324,8 +324,10 @@ impl SandboxBuilder {
             let handles = sandbox.handles();
             sandbox.tasks.spawn(http::admin::serve(listener, Arc::clone(&sandbox.cluster), handles));
         }
-        let groups = Arc::clone(&sandbox.cluster.groups);
-        sandbox.tasks.spawn(GroupCommits::run(groups, Arc::clone(&sandbox.cluster.engine)));
+        sandbox.tasks.spawn(GroupCommits::run(Arc::clone(&sandbox.cluster)));
+        let engine = Arc::clone(&sandbox.cluster.engine);
+        let release = move |txn| engine.set_transaction_held(txn, false);
+        sandbox.tasks.spawn(PublishHolds::run(Arc::clone(&sandbox.cluster.holds), release));
         sandbox.tasks.spawn(super::sweep(Arc::clone(&sandbox.cluster.engine)));
         Ok(sandbox)
     }

@@ -253,6 +253,6 @@ async fn rewrite_rows(
             return Err(error);
         }
     }
-    let outcome = publish(&engine, txn).await?;
+    let outcome = publish(&engine, session.commits.clone(), txn).await?;
     Ok(report(session, outcome, db, table.name()))
 }

@@ -18,9 +18,10 @@ use super::transaction::{OpenLoad, Transaction, told_rows};
 use crate::changelog::Consumption;
 use crate::engine::{Engine, LoadOutcome, LoadSpec, MergeType, NewKeyBehavior, Overwrite, StatementResult, UpdateMode};
 use crate::error::SqlError;
+use crate::faults::CommitFaults;
 use crate::session::{LastInsert, Session};
 use crate::storage::{DELETE_SIGN, DefaultValue, SEQUENCE_COL, Table};
-use crate::txn::LoadTxn;
+use crate::txn::{LoadTxn, TxnState};
 use crate::types::{ColumnBuilder, DorisType, Value, conform_in};
 
 /// Rows per batch built from literals.
@@ -149,7 +150,7 @@ async fn write(
         return Err(error);
     }
     let now = engine.config().clock.now_ms();
-    let outcome = consumption.commit(now, publish(&engine, txn)).await?;
+    let outcome = consumption.commit(now, publish(&engine, session.commits.clone(), txn)).await?;
     Ok(report(session, outcome, db, name))
 }
 
@@ -446,10 +447,24 @@ pub(super) fn write_all(engine: &Engine, txn: &LoadTxn, batch: RecordBatch, stri
 }
 
 /// Commits off the async threads: a large commit hashes every key.
-pub(super) async fn publish(engine: &Arc<Engine>, txn: LoadTxn) -> Result<LoadOutcome, SqlError> {
-    let engine = Arc::clone(engine);
-    let task = tokio::task::spawn_blocking(move || engine.finish_load(txn, false));
-    task.await.map_err(|error| SqlError::detail(format!("commit task failed: {error}")))?.map_err(SqlError::from)
+pub(super) async fn publish(
+    engine: &Arc<Engine>,
+    faults: Option<Arc<CommitFaults>>,
+    txn: LoadTxn,
+) -> Result<LoadOutcome, SqlError> {
+    if let Some(text) = faults.as_ref().and_then(|faults| faults.fail()) {
+        engine.abort_load(txn, &text);
+        return Err(SqlError::detail(text));
+    }
+    let committing = Arc::clone(engine);
+    let held = move |id| faults.as_ref().is_some_and(|faults| faults.hold(id));
+    let task = tokio::task::spawn_blocking(move || committing.finish_load_held(txn, false, &held));
+    let outcome = task.await.map_err(|error| SqlError::detail(format!("commit task failed: {error}")))?;
+    let mut outcome = outcome.map_err(SqlError::from)?;
+    if outcome.state == TxnState::Committed {
+        outcome.state = engine.published(outcome.txn_id).await;
+    }
+    Ok(outcome)
 }
 
 pub(super) fn report(session: &mut Session, outcome: LoadOutcome, db: &str, table: &str) -> StatementResult {

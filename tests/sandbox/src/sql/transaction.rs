@@ -89,7 +89,7 @@ pub(super) async fn commit(session: &mut Session, cursor: &mut Cursor<'_>) -> Re
     let Some(Transaction { label, open }) = session.transaction.take() else { return Ok(super::ddl::done()) };
     let Some(open) = open else { return Ok(told(&label, "VISIBLE", "")) };
     let engine = std::sync::Arc::clone(&session.engine);
-    let outcome = publish(&engine, open.txn).await?;
+    let outcome = publish(&engine, session.commits.clone(), open.txn).await?;
     match report(session, outcome, &open.db, &open.table) {
         // The rows were counted by the INSERTs.
         StatementResult::Done { info, .. } => Ok(StatementResult::Done { affected: 0, info }),

@@ -40,7 +40,7 @@ pub struct LoadBuffer {
     pub(super) overwrite: Overwrite,
     schema: SchemaRef,
     hash_columns: Vec<usize>,
-    router: Router,
+    router: Arc<Router>,
     targets: Vec<Target>,
     parts: Vec<Mutex<Part>>,
     rows: AtomicU64,
@@ -86,13 +86,40 @@ impl LoadBuffer {
             overwrite,
             schema,
             hash_columns,
-            router,
+            router: Arc::new(router),
             targets,
             parts: (0..first).map(|_| Mutex::default()).collect(),
             rows: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             next: AtomicUsize::new(0),
         }
+    }
+
+    /// An empty buffer that takes the same rows.
+    pub(crate) fn sibling(&self) -> Self {
+        Self {
+            def: Arc::clone(&self.def),
+            partial: self.partial.clone(),
+            overwrite: self.overwrite,
+            schema: Arc::clone(&self.schema),
+            hash_columns: self.hash_columns.clone(),
+            router: Arc::clone(&self.router),
+            targets: self.targets.clone(),
+            parts: self.parts.iter().map(|_| Mutex::default()).collect(),
+            rows: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            next: AtomicUsize::new(self.next.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// Takes over the rows of a sibling, behind its own.
+    pub(crate) fn absorb(&self, sibling: Self) {
+        for (mine, theirs) in self.parts.iter().zip(sibling.parts) {
+            mine.lock().absorb(theirs.into_inner());
+        }
+        self.rows.fetch_add(sibling.rows.into_inner(), Ordering::Relaxed);
+        self.refused.fetch_add(sibling.refused.into_inner(), Ordering::Relaxed);
+        self.next.store(sibling.next.into_inner(), Ordering::Relaxed);
     }
 
     /// Rows so far.
@@ -216,6 +243,16 @@ impl Part {
         self.pending_rows += batch.num_rows();
         self.pending.push(batch);
         if self.pending_rows >= ROWSET_ROWS { self.flush(schema) } else { Ok(()) }
+    }
+
+    fn absorb(&mut self, mut other: Self) {
+        if !other.done.is_empty() {
+            self.done.append(&mut self.pending);
+            self.done.append(&mut other.done);
+            self.pending_rows = 0;
+        }
+        self.pending_rows += other.pending_rows;
+        self.pending.append(&mut other.pending);
     }
 
     fn flush(&mut self, schema: &SchemaRef) -> Result<(), SqlError> {

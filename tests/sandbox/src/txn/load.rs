@@ -182,6 +182,7 @@ pub(crate) fn begin(engine: &Arc<Engine>, spec: LoadSpec) -> Result<LoadTxn, Loa
         buffer: Arc::clone(&buffer),
         timeout_ms: spec.timeout.as_millis().min(i64::MAX as u128) as i64,
         source: spec.source,
+        group: spec.group,
     })?;
     Ok(LoadTxn {
         engine: Arc::downgrade(engine),
@@ -217,6 +218,30 @@ fn check_strings(table: &Table, batch: &RecordBatch, limit: u32) -> Result<(), c
 }
 
 pub(crate) fn write(engine: &Engine, txn: &LoadTxn, batch: RecordBatch) -> Result<Vec<RefusedRow>, LoadError> {
+    write_into(engine, txn, &txn.buffer, batch)
+}
+
+/// Writes all of several batches, or nothing; refused rows with the number of their batch.
+pub(crate) fn write_together(
+    engine: &Engine,
+    txn: &LoadTxn,
+    batches: impl IntoIterator<Item = RecordBatch>,
+) -> Result<Vec<(usize, RefusedRow)>, LoadError> {
+    let buffer = txn.buffer.sibling();
+    let mut refused = Vec::new();
+    for (i, batch) in batches.into_iter().enumerate() {
+        refused.extend(write_into(engine, txn, &buffer, batch)?.into_iter().map(|row| (i, row)));
+    }
+    txn.buffer.absorb(buffer);
+    Ok(refused)
+}
+
+fn write_into(
+    engine: &Engine,
+    txn: &LoadTxn,
+    buffer: &LoadBuffer,
+    batch: RecordBatch,
+) -> Result<Vec<RefusedRow>, LoadError> {
     let config = engine.config();
     let quality = |error: crate::error::SqlError| LoadError::backend("DATA_QUALITY_ERROR", error.text());
     let limit = config.max_tablet_version_num;
@@ -228,10 +253,10 @@ pub(crate) fn write(engine: &Engine, txn: &LoadTxn, batch: RecordBatch) -> Resul
             ),
         ));
     }
-    let whole = txn.table.complete(&txn.buffer, &batch, &txn.plan, config.clock.now_ms()).map_err(quality)?;
+    let whole = txn.table.complete(buffer, &batch, &txn.plan, config.clock.now_ms()).map_err(quality)?;
     check_strings(&txn.table, &whole, config.string_limit_bytes).map_err(quality)?;
-    txn.table.check_new_keys(&txn.buffer, &whole).map_err(quality)?;
-    txn.buffer.push(whole).map_err(quality)
+    txn.table.check_new_keys(buffer, &whole).map_err(quality)?;
+    buffer.push(whole).map_err(quality)
 }
 
 /// Why a transaction cannot go on, as the FE tells a load.
@@ -245,7 +270,17 @@ fn not_running(view: &TxnView) -> LoadError {
     }
 }
 
-pub(crate) fn finish(engine: &Arc<Engine>, mut txn: LoadTxn, two_phase: bool) -> Result<LoadOutcome, LoadError> {
+/// Why a transaction that ended without its load cannot go on.
+pub(crate) fn ended(engine: &Engine, id: i64) -> Option<LoadError> {
+    engine.txns.view(id).filter(|view| !view.state.is_running()).map(|view| not_running(&view))
+}
+
+pub(crate) fn finish(
+    engine: &Arc<Engine>,
+    mut txn: LoadTxn,
+    two_phase: bool,
+    hold: &dyn Fn(i64) -> bool,
+) -> Result<LoadOutcome, LoadError> {
     txn.open = false;
     let (rows, refused) = (txn.buffer.rows(), txn.buffer.refused());
     let label = txn.label.clone();
@@ -253,11 +288,16 @@ pub(crate) fn finish(engine: &Arc<Engine>, mut txn: LoadTxn, two_phase: bool) ->
         engine.txns.precommit(txn.id).map_err(|view| not_running(&view))?;
         return Ok(LoadOutcome { txn_id: txn.id, label, state: TxnState::PreCommitted, rows, refused });
     }
-    let state = publish(engine, txn.id, TxnState::Prepare).map_err(|why| match why {
+    let state = publish(engine, txn.id, TxnState::Prepare, hold).map_err(|why| match why {
         Refused::State(view) => not_running(&view),
         Refused::Apply(error) | Refused::Schema(error) => LoadError::frontend(error.text()),
     })?;
     Ok(LoadOutcome { txn_id: txn.id, label, state, rows, refused })
+}
+
+/// Leaves a load as it is: its transaction runs until its timeout, or until somebody else ends it.
+pub(crate) fn leave(mut txn: LoadTxn) {
+    txn.open = false;
 }
 
 pub(crate) fn abort_load(engine: &Engine, mut txn: LoadTxn, reason: &str) {

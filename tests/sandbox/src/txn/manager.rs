@@ -15,6 +15,9 @@ use crate::storage::{LoadBuffer, Table};
 /// Text before every FE refusal that travels as a status.
 pub(super) const STATUS_PREFIX: &str = "TStatus: errCode = 2, detailMessage = ";
 
+/// Reason of an abort by time.
+const TIMED_OUT: &str = "timeout by txn manager";
+
 /// Times and limits.
 #[derive(Debug, Clone, Copy)]
 struct Limits {
@@ -73,6 +76,8 @@ pub(crate) struct TxnView {
     pub(crate) reason: String,
     pub(crate) rows: u64,
     pub(crate) timeout_ms: i64,
+    /// The server's own transaction of a group commit.
+    pub(crate) group: bool,
 }
 
 impl TxnView {
@@ -91,6 +96,7 @@ pub(super) struct NewTxn<'a> {
     pub(super) buffer: Arc<LoadBuffer>,
     pub(super) timeout_ms: i64,
     pub(super) source: &'static str,
+    pub(super) group: bool,
 }
 
 impl TxnManager {
@@ -132,7 +138,7 @@ impl TxnManager {
         }
     }
 
-    fn announce(&self) {
+    pub(super) fn announce(&self) {
         self.changed.send_modify(|n| *n += 1);
     }
 
@@ -195,8 +201,10 @@ impl TxnManager {
             reason: String::new(),
             rows: 0,
             timeout_ms: new.timeout_ms,
+            group: new.group,
         };
-        let deadline = prepared_ms.saturating_add(new.timeout_ms);
+        // What a group commit has taken was acknowledged: it is committed, however late.
+        let deadline = if new.group { i64::MAX } else { prepared_ms.saturating_add(new.timeout_ms) };
         inner.labels.insert((new.db.to_owned(), new.label.to_owned()), id);
         inner.txns.insert(id, Txn { view, table_id, work: Some((new.table, new.buffer)), deadline });
         inner.deadlines.insert((deadline, id));
@@ -209,6 +217,51 @@ impl TxnManager {
     /// A transaction of a database.
     pub(crate) fn find(&self, db: &str, id: i64) -> Option<TxnView> {
         self.lock().txns.get(&id).filter(|t| t.view.db == db).map(|t| t.view.clone())
+    }
+
+    /// A transaction, whatever its database.
+    pub(super) fn view(&self, id: i64) -> Option<TxnView> {
+        self.lock().txns.get(&id).map(|t| t.view.clone())
+    }
+
+    fn state(&self, id: i64) -> TxnState {
+        self.lock().txns.get(&id).map_or(TxnState::Unknown, |t| t.view.state)
+    }
+
+    /// Whether rows can still be added to a transaction.
+    pub(crate) fn is_open(&self, id: i64) -> bool {
+        self.state(id) == TxnState::Prepare
+    }
+
+    /// Waits until a transaction is aborted because its time is over; for ever when it ends otherwise.
+    pub(crate) async fn timed_out(&self, id: i64) {
+        let late = |t: &Txn| t.view.state == TxnState::Aborted && t.view.reason == TIMED_OUT;
+        let mut changed = self.changed.subscribe();
+        while !self.lock().txns.get(&id).is_some_and(late) {
+            if changed.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// Waits until a committed transaction is visible or aborted; its state then, or when `timeout` has passed.
+    pub(super) async fn wait_published(&self, id: i64, timeout: std::time::Duration) -> TxnState {
+        let mut changed = self.changed.subscribe();
+        let published = async {
+            while self.state(id) == TxnState::Committed {
+                if changed.changed().await.is_err() {
+                    return;
+                }
+            }
+        };
+        // Late or not, its state tells.
+        let _ = tokio::time::timeout(timeout, published).await;
+        self.state(id)
+    }
+
+    /// Ids of the transactions that are committed and not visible, oldest first.
+    pub(crate) fn committed(&self) -> Vec<i64> {
+        self.lock().txns.values().filter(|t| t.view.state == TxnState::Committed).map(|t| t.view.id).collect()
     }
 
     /// The newest transaction with a label.
@@ -412,7 +465,7 @@ impl Inner {
             }
             match self.txns.get(&id) {
                 Some(txn) if txn.view.state.is_running() => {
-                    self.abort(id, "timeout by txn manager", now_ms, limits);
+                    self.abort(id, TIMED_OUT, now_ms, limits);
                     any = true;
                 }
                 Some(_) => self.forget(id),
@@ -440,5 +493,6 @@ fn missing(id: i64) -> Box<TxnView> {
         reason: String::new(),
         rows: 0,
         timeout_ms: 0,
+        group: false,
     })
 }

@@ -15,14 +15,14 @@ mod two_phase;
 use std::fmt;
 
 pub use load::LoadTxn;
-pub(crate) use load::{abort_load, begin, finish, write};
+pub(crate) use load::{abort_load, begin, ended, finish, leave, write, write_together};
 pub use manager::TxnManager;
 pub(crate) use manager::TxnView;
-pub(crate) use publish::{Publisher, set_held};
+pub(crate) use publish::{Held, Publisher, published, set_held};
 pub use spec::{
     LabelState, LoadOutcome, LoadSpec, MergeType, NewKeyBehavior, Overwrite, RefusedRow, TxnRef, UpdateMode,
 };
-pub(crate) use two_phase::{abort_two_phase, commit_two_phase, label_state};
+pub(crate) use two_phase::{abort_two_phase, commit_two_phase, label_state, named};
 
 /// State of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,6 +2,7 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -9,6 +10,9 @@ use super::{TxnState, TxnView};
 use crate::engine::Engine;
 use crate::error::SqlError;
 use crate::storage::{Commit, LoadBuffer, Table};
+
+/// How long the answer to a commit waits for those before it to be published (`publish_version_timeout_second`).
+const PUBLISH_WAIT: Duration = Duration::from_secs(30);
 
 /// Which publishing is held, and what waits for it.
 #[derive(Debug, Default)]
@@ -18,6 +22,7 @@ pub(crate) struct Publisher(Mutex<Waiting>);
 struct Waiting {
     all: bool,
     tables: HashSet<u64>,
+    txns: HashSet<i64>,
     /// In the order of their commit.
     pending: VecDeque<Pending>,
 }
@@ -28,6 +33,17 @@ struct Pending {
     table: Arc<Table>,
     buffer: Arc<LoadBuffer>,
     tso: i64,
+}
+
+/// Whose publishing is held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Held {
+    /// That of every transaction.
+    All,
+    /// That of a table's transactions.
+    Table(u64),
+    /// That of one transaction.
+    Txn(i64),
 }
 
 /// Why a commit did not happen.
@@ -41,15 +57,18 @@ pub(super) enum Refused {
 }
 
 impl Waiting {
-    fn holds(&self, table: u64) -> bool {
-        self.all || self.tables.contains(&table)
+    fn holds(&self, pending: &Pending) -> bool {
+        self.all || self.tables.contains(&pending.table.id()) || self.txns.contains(&pending.id)
     }
 
-    /// Takes out what may be published now. A transaction behind a held one of its table waits too.
+    /// Takes out what may be published now. Versions of a table follow each other: what stands behind a held transaction
+    /// of its table waits too.
     fn ready(&mut self) -> Vec<Pending> {
         let mut out = Vec::new();
+        let mut blocked = HashSet::new();
         for pending in std::mem::take(&mut self.pending) {
-            if self.holds(pending.table.id()) {
+            if blocked.contains(&pending.table.id()) || self.holds(&pending) {
+                blocked.insert(pending.table.id());
                 self.pending.push_back(pending);
             } else {
                 out.push(pending);
@@ -59,19 +78,31 @@ impl Waiting {
     }
 }
 
-/// COMMITTED under one TSO, then VISIBLE, all rows at once; COMMITTED when publishing is held.
-pub(super) fn publish(engine: &Engine, id: i64, from: TxnState) -> Result<TxnState, Refused> {
+/// COMMITTED under one TSO, then VISIBLE, all rows at once; COMMITTED when publishing is held. `hold` is asked once the
+/// transaction is COMMITTED whether its own publishing is held from now on.
+pub(super) fn publish(
+    engine: &Engine,
+    id: i64,
+    from: TxnState,
+    hold: &dyn Fn(i64) -> bool,
+) -> Result<TxnState, Refused> {
     let _order = engine.commit_lock.lock();
     let (table, buffer) = engine.txns.start_commit(id, from)?;
-    let tso = engine.tso.allocate();
+    let pending = Pending { id, table, buffer, tso: engine.tso.allocate() };
     {
         let mut waiting = engine.publisher.0.lock();
-        if waiting.holds(table.id()) {
-            waiting.pending.push_back(Pending { id, table, buffer, tso });
+        if hold(id) {
+            waiting.txns.insert(id);
+        }
+        let behind = waiting.pending.iter().any(|before| before.table.id() == pending.table.id());
+        if behind || waiting.holds(&pending) {
+            waiting.pending.push_back(pending);
+            drop(waiting);
+            engine.txns.announce();
             return Ok(TxnState::Committed);
         }
     }
-    apply(engine, &Pending { id, table, buffer, tso }).map_err(Refused::Apply)?;
+    apply(engine, &pending).map_err(Refused::Apply)?;
     Ok(TxnState::Visible)
 }
 
@@ -88,22 +119,39 @@ fn apply(engine: &Engine, pending: &Pending) -> Result<(), SqlError> {
     outcome
 }
 
-/// Holds publishing of a table (`None`: of all), or releases it; what waited becomes visible in the order of its commit.
-pub(crate) fn set_held(engine: &Engine, table: Option<u64>, held: bool) {
+/// Waits for a COMMITTED transaction that only stands behind others; the state it is in then. One that is held itself is
+/// not waited for.
+pub(crate) async fn published(engine: &Engine, id: i64) -> TxnState {
+    let held = {
+        let waiting = engine.publisher.0.lock();
+        waiting.pending.iter().any(|pending| pending.id == id && waiting.holds(pending))
+    };
+    engine.txns.wait_published(id, if held { Duration::ZERO } else { PUBLISH_WAIT }).await
+}
+
+/// Holds publishing, or releases it; what waited becomes visible in the order of its commit.
+pub(crate) fn set_held(engine: &Engine, whose: Held, held: bool) {
     let _order = engine.commit_lock.lock();
     let ready = {
         let mut waiting = engine.publisher.0.lock();
-        match (table, held) {
-            (None, true) => waiting.all = true,
-            (None, false) => {
+        match (whose, held) {
+            (Held::All, true) => waiting.all = true,
+            (Held::All, false) => {
                 waiting.all = false;
                 waiting.tables.clear();
+                waiting.txns.clear();
             }
-            (Some(table), true) => {
+            (Held::Table(table), true) => {
                 waiting.tables.insert(table);
             }
-            (Some(table), false) => {
+            (Held::Table(table), false) => {
                 waiting.tables.remove(&table);
+            }
+            (Held::Txn(id), true) => {
+                waiting.txns.insert(id);
+            }
+            (Held::Txn(id), false) => {
+                waiting.txns.remove(&id);
             }
         }
         waiting.ready()

@@ -82,6 +82,8 @@ pub struct LoadSpec {
     pub negative: bool,
     /// Rows that the commit replaces.
     pub overwrite: Overwrite,
+    /// The server's own load of a group commit: no client ends it, and it has no timeout.
+    pub group: bool,
 }
 
 impl Default for LoadSpec {
@@ -102,6 +104,7 @@ impl Default for LoadSpec {
             partitions: None,
             negative: false,
             overwrite: Overwrite::No,
+            group: false,
         }
     }
 }

@@ -345,3 +345,21 @@ async fn too_many_versions_refuse_a_load() {
         )
     );
 }
+
+#[tokio::test]
+async fn batches_that_belong_together_are_written_all_or_none() {
+    let f = Fixture::new().await;
+    let txn = f.begin("a");
+    f.write(&txn, 1);
+    let schema = f.engine.table_meta("d", "t").unwrap().load_schema(None).unwrap();
+    let batch =
+        |key: i32| RecordBatch::try_new(Arc::clone(&schema), vec![Arc::new(Int32Array::from(vec![key]))]).unwrap();
+    let wrong: arrow::array::ArrayRef = Arc::new(arrow::array::StringArray::from(vec!["x"]));
+    let wrong = RecordBatch::try_from_iter([("other", wrong)]).unwrap();
+    assert!(f.engine.write_together(&txn, [batch(2), wrong]).is_err());
+    assert_eq!(txn.rows(), 1);
+    assert!(f.engine.write_together(&txn, [batch(3), batch(4)]).unwrap().is_empty());
+    assert_eq!(txn.rows(), 3);
+    f.engine.finish_load(txn, false).unwrap();
+    assert_eq!(f.count().await, 3);
+}

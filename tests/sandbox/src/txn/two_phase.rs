@@ -39,9 +39,23 @@ fn done(txn: &TxnRef, what: &str) -> String {
     format!("{label}{id}{what} successfully.")
 }
 
-pub(crate) fn commit_two_phase(engine: &Arc<Engine>, db: &str, txn: &TxnRef) -> Result<String, SqlError> {
+/// The transaction that a second phase names, before its state is looked at.
+pub(crate) fn named(engine: &Engine, db: &str, txn: &TxnRef) -> Option<TxnView> {
+    match (txn.txn_id, &txn.label) {
+        (Some(id), _) => engine.txns.find(db, id),
+        (None, Some(label)) => engine.txns.find_label(db, label),
+        (None, None) => None,
+    }
+}
+
+pub(crate) fn commit_two_phase(
+    engine: &Arc<Engine>,
+    db: &str,
+    txn: &TxnRef,
+    hold: &dyn Fn(i64) -> bool,
+) -> Result<String, SqlError> {
     let view = resolve(engine, db, txn, &[TxnState::PreCommitted])?;
-    publish(engine, view.id, TxnState::PreCommitted).map_err(|why| match why {
+    publish(engine, view.id, TxnState::PreCommitted, hold).map_err(|why| match why {
         Refused::Apply(error) | Refused::Schema(error) => refused(error.text()),
         Refused::State(view) => match view.state {
             TxnState::Aborted => {
@@ -61,6 +75,10 @@ pub(crate) fn commit_two_phase(engine: &Arc<Engine>, db: &str, txn: &TxnRef) -> 
 
 pub(crate) fn abort_two_phase(engine: &Engine, db: &str, txn: &TxnRef) -> Result<String, SqlError> {
     let view = resolve(engine, db, txn, &[TxnState::PreCommitted, TxnState::Prepare])?;
+    if view.group && view.state.is_running() {
+        // Its rows are other clients', who were told that they are kept.
+        return Err(refused(format!("transaction [{}] is of a group commit, could not abort.", view.id)));
+    }
     engine.txns.abort(view.id, "User Abort").map_err(|view| match view.state {
         TxnState::Aborted => {
             refused(format!("transaction [{}] is already aborted, abort reason: {}", view.id, view.reason))

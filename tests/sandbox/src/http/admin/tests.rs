@@ -52,6 +52,7 @@ async fn every_action_is_read() {
         json!({"type": "delay", "ms": 5}),
         json!({"type": "redirect", "location": "http://x/"}),
         json!({"type": "publish_timeout"}),
+        json!({"type": "hold_publish", "release": "a"}),
         json!({"type": "fail_commit", "message": "no"}),
         json!({"type": "flight_location", "location": "grpc+tcp://x:1"}),
         json!({"type": "flight_schema", "way": "failed", "message": "no"}),
@@ -134,4 +135,27 @@ async fn a_signal_lets_a_held_request_go_on() {
     assert_eq!(held.await.expect("task").expect("answer").status(), 200);
     assert_eq!(s.requests().at_node(NodeId::Fe(0))[0].site, Site::Fe);
     assert_eq!(s.requests().at_node(NodeId::Fe(0))[0].fault, Some("wait"));
+}
+
+#[tokio::test]
+async fn publishing_is_held_and_released() {
+    let s = start().await;
+    let held = load(&s, "dup", &[("label", "held"), ("two_phase_commit", "true")], "1\ta\t1").await;
+    let id = &held["TxnId"];
+    assert_eq!(admin(&s, Method::POST, "/publish", json!({"held": true, "txn_id": id})).await.0, 200);
+    let commit = crate::testing::second_phase(&s, &[("label", "held"), ("txn_operation", "commit")]).await;
+    assert_eq!(commit.0, "Success");
+    let (_, state) = admin(&s, Method::GET, "/state", Value::Null).await;
+    assert_eq!(state["unpublished_transactions"], json!([id]));
+    let (_, released) = admin(&s, Method::POST, "/publish", json!({"held": false, "txn_id": id})).await;
+    assert_eq!(released["unpublished_transactions"], json!([]));
+    for (whose, status) in [
+        (json!({"held": true, "db": "d", "table": "dup"}), 200),
+        (json!({"held": false}), 200),
+        (json!({"held": true, "db": "d", "table": "none"}), 400),
+        (json!({"held": true, "db": "d"}), 400),
+        (json!({"txn_id": 1}), 400),
+    ] {
+        assert_eq!(admin(&s, Method::POST, "/publish", whose.clone()).await.0, status, "{whose}");
+    }
 }

@@ -15,7 +15,12 @@ async fn with_clock() -> (Sandbox, Arc<ManualClock>) {
         r#"CREATE TABLE d.small (id INT NULL) DUPLICATE KEY(id) DISTRIBUTED BY HASH(id) BUCKETS 1
            PROPERTIES ("replication_num" = "1", "group_commit_interval_ms" = "500", "group_commit_data_bytes" = "10");
            CREATE TABLE d.auto (id INT NULL) DUPLICATE KEY(id) DISTRIBUTED BY HASH(id) BUCKETS 1
-           PROPERTIES ("replication_num" = "1", "group_commit_mode" = "async_mode");"#,
+           PROPERTIES ("replication_num" = "1", "group_commit_mode" = "async_mode");
+           CREATE TABLE d.sums (id INT NULL, n BIGINT SUM NULL) AGGREGATE KEY(id) DISTRIBUTED BY HASH(id) BUCKETS 1
+           PROPERTIES ("replication_num" = "1");
+           CREATE TABLE d.part (id INT NOT NULL, v INT NULL) DUPLICATE KEY(id)
+           PARTITION BY RANGE(id) (PARTITION p VALUES LESS THAN ("10")) DISTRIBUTED BY HASH(id) BUCKETS 1
+           PROPERTIES ("replication_num" = "1");"#,
     )
     .await
     .expect("tables");
@@ -110,4 +115,74 @@ async fn what_was_accepted_is_committed_when_the_server_stops() {
     assert_eq!(engine.running_transactions(), 0);
     let tablets = engine.tablets("d", "small").expect("tablets");
     assert_eq!(tablets.iter().map(|t| t.rows).sum::<u64>(), 1);
+}
+
+/// Moves the time past every interval and waits for the commits.
+async fn commit(s: &Sandbox, clock: &ManualClock) {
+    clock.advance(10_000);
+    s.until(|s| s.running_transactions() == 0).await;
+}
+
+#[tokio::test]
+async fn no_client_ends_the_transaction_of_a_group() {
+    let (s, clock) = with_clock().await;
+    let first = load(&s, "dup", &[CSV, ASYNC], "1,a,1\n").await;
+    let (label, id) = (first["Label"].as_str().expect("label"), first["TxnId"].to_string());
+    let status = "TStatus: errCode = 2, detailMessage = transaction";
+    for (header, operation, expected) in [
+        (("label", label), "abort", format!("{status} [{id}] is of a group commit, could not abort.")),
+        (("txn_id", id.as_str()), "abort", format!("{status} [{id}] is of a group commit, could not abort.")),
+        (("txn_id", id.as_str()), "commit", format!("{status} [{id}] is prepare, not pre-committed.")),
+    ] {
+        let refused = second_phase(&s, &[header, ("txn_operation", operation)]).await;
+        assert_eq!(refused, ("ANALYSIS_ERROR".to_owned(), expected));
+    }
+    let second = load(&s, "dup", &[CSV, ASYNC], "2,b,2\n").await;
+    assert_eq!(second["TxnId"], first["TxnId"]);
+    commit(&s, &clock).await;
+    assert_eq!(query(&s, "SELECT id FROM d.dup ORDER BY id").await, ["1", "2"]);
+}
+
+#[tokio::test]
+async fn what_a_group_has_taken_outlives_a_leap_of_the_clock() {
+    let (s, _clock) = with_clock().await;
+    load(&s, "small", &[ASYNC], "1\n").await;
+    // The sweep that comes with it aborts what is overdue.
+    s.advance_clock(std::time::Duration::from_secs(86_400));
+    s.until(|s| s.running_transactions() == 0).await;
+    assert_eq!(query(&s, "SELECT id FROM d.small").await, ["1"]);
+}
+
+#[tokio::test]
+async fn negative_loads_of_a_group_subtract() {
+    let (s, clock) = with_clock().await;
+    load(&s, "sums", &[CSV, ASYNC], "1,10\n").await;
+    let negative = load(&s, "sums", &[CSV, ASYNC, ("negative", "true")], "1,3\n").await;
+    assert_eq!(negative["Status"], "Success", "{negative}");
+    commit(&s, &clock).await;
+    assert_eq!(query(&s, "SELECT n FROM d.sums").await, ["7"]);
+}
+
+#[tokio::test]
+async fn rows_that_no_partition_takes_are_told_of() {
+    let (s, clock) = with_clock().await;
+    let answer = load(&s, "part", &[CSV, ASYNC], "x,0\n1,1\n11,2\n").await;
+    assert_eq!((answer["Status"].as_str(), counts(&answer)), (Some("Success"), [3, 1, 2, 0]), "{answer}");
+    let text = error_log(&answer).await;
+    assert!(text.contains("no partition for this tuple") && text.contains("src line [11,2]"), "{text}");
+    commit(&s, &clock).await;
+    assert_eq!(query(&s, "SELECT id FROM d.part").await, ["1"]);
+}
+
+#[tokio::test]
+async fn a_failed_commit_keeps_a_load_out_of_its_group() {
+    let (s, clock) = with_clock().await;
+    load(&s, "dup", &[CSV, ASYNC], "1,a,1\n").await;
+    let fail = Action::FailCommit("no space left".to_owned());
+    s.faults().push(Fault::new(fail).at(Site::Be).when("_stream_load "));
+    let refused = load(&s, "dup", &[CSV, ASYNC], "2,b,2\n").await;
+    assert_eq!((refused["Status"].as_str(), message(&refused)), (Some("Fail"), "[INTERNAL_ERROR]no space left"));
+    assert_eq!(s.requests().matching(Site::Be, "_stream_load")[1].fault, Some("fail_commit"));
+    commit(&s, &clock).await;
+    assert_eq!(query(&s, "SELECT id FROM d.dup").await, ["1"]);
 }

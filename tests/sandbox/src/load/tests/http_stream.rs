@@ -65,6 +65,29 @@ async fn statements_that_cannot_be_planned_are_refused() {
 }
 
 #[tokio::test]
+async fn headers_and_faults_of_a_commit_are_looked_at() {
+    let s = sandbox().await;
+    let sql = r#"INSERT INTO d.dup SELECT * FROM http_stream("format"="csv")"#;
+    for (mode, expected) in [
+        ("sync_mode", "[NOT_IMPLEMENTED_ERROR]the sandbox does not implement the header group_commit of http_stream"),
+        ("on", "[INVALID_ARGUMENT]group_commit can only be [async_mode, sync_mode, off_mode]"),
+    ] {
+        let answer = stream(&s, sql, &[("group_commit", mode)], "1\ta\t1\n").await;
+        assert_eq!((answer["Status"].as_str(), message(&answer)), (Some("Fail"), expected));
+    }
+    let fail = Action::FailCommit("no space left".to_owned());
+    s.faults().push(Fault::new(fail).at(Site::Be).when("_http_stream"));
+    let answer = stream(&s, sql, &[("label", "h")], "1\ta\t1\n").await;
+    assert_eq!((answer["Status"].as_str(), message(&answer)), (Some("Fail"), "[INTERNAL_ERROR]no space left"));
+    assert_eq!(s.faults().armed(), 0);
+    let answer = stream(&s, sql, &[("label", "h"), ("group_commit", "off_mode")], "1\ta\t1\n").await;
+    assert_eq!(answer["Status"], "Success", "{answer}");
+    let url = format!("http://{}/api/_http_stream", s.fenodes());
+    let text = send(Method::PUT, url, &[("expect", "100-continue"), ("group_commit", "on")], "").await;
+    assert!(text.contains("Header `group_commit` can only be"), "{text}");
+}
+
+#[tokio::test]
 async fn the_fe_redirects_and_tells_of_inserts() {
     let s = sandbox().await;
     let url = format!("http://{}/api/_http_stream", s.fenodes());
