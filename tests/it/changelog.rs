@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::prelude::SessionContext;
+use doris_sandbox::Profile;
 use futures::StreamExt;
 
-use crate::harness::{Cluster, lines, refusal, run};
+use crate::harness::{Cluster, lines, on_both_builds, refusal, run};
 
 const INITIAL: [(&str, &str); 2] = [("source.scan.mode", "initial"), ("source.changelog.poll-interval", "1s")];
 const CAUGHT_UP: [(&str, &str); 3] = [INITIAL[0], INITIAL[1], ("source.scan.bounded-mode", "latest")];
@@ -14,13 +15,25 @@ const CAUGHT_UP: [(&str, &str); 3] = [INITIAL[0], INITIAL[1], ("source.scan.boun
 /// How long a test waits for a signal before it calls the wait a failure.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-const UNIQUE: &str = "CREATE TABLE {db}.t (id INT NOT NULL, v VARCHAR(20), n BIGINT) UNIQUE KEY(id)
-    DISTRIBUTED BY HASH(id) BUCKETS 3 PROPERTIES ('replication_num' = '1', 'enable_unique_key_merge_on_write' = 'true',
-    'changelog.enable' = 'true', 'changelog.need_historical_value' = 'true')";
+const COLUMNS: &str = "id INT NOT NULL, v VARCHAR(20), n BIGINT";
 
-async fn changed_table() -> (Cluster, SessionContext) {
-    let cluster = Cluster::start().await;
-    cluster.doris(UNIQUE).await;
+on_both_builds!(
+    the_snapshot_comes_first_then_each_change_with_its_kind,
+    latest_starts_with_the_next_change,
+    a_bounded_read_ends_when_it_has_caught_up_with_its_start,
+    a_filter_holds_no_small_batch_back,
+    a_join_with_a_static_table_holds_no_small_batch_back,
+    a_limit_ends_an_endless_read,
+    an_aggregate_over_an_endless_read_is_refused,
+    a_duplicate_table_gives_its_inserts,
+    a_table_without_changelog_is_refused_with_the_property_to_set,
+    a_condition_on_values_needs_the_old_values,
+    dropping_a_read_closes_its_flight_sessions,
+);
+
+async fn changed_table(profile: Profile) -> (Cluster, SessionContext) {
+    let cluster = Cluster::start_as(profile).await;
+    cluster.changing_table("t", COLUMNS).await;
     cluster.doris("INSERT INTO {db}.t VALUES (1, 'a', 10), (2, 'b', 20), (3, 'c', 30)").await;
     let ctx = cluster.context();
     (cluster, ctx)
@@ -40,9 +53,8 @@ async fn take(stream: &mut SendableRecordBatchStream, wanted: usize) -> Vec<Stri
     rows
 }
 
-#[tokio::test]
-async fn the_snapshot_comes_first_then_each_change_with_its_kind() {
-    let (cluster, ctx) = changed_table().await;
+async fn the_snapshot_comes_first_then_each_change_with_its_kind(profile: Profile) {
+    let (cluster, ctx) = changed_table(profile).await;
     cluster.declare(&ctx, "changes", "t", &INITIAL).await;
     let frame = datafusion_doris::sql(&ctx, "SELECT * FROM changes").await.expect("plans");
     let names: Vec<&str> = frame.schema().fields().iter().map(|field| field.name().as_str()).collect();
@@ -68,13 +80,10 @@ async fn the_snapshot_comes_first_then_each_change_with_its_kind() {
     assert_eq!(take(&mut stream, 1).await, ["4 | d | 40 | +I"]);
 }
 
-#[tokio::test]
-async fn latest_starts_with_the_next_change() {
-    let (cluster, ctx) = changed_table().await;
+async fn latest_starts_with_the_next_change(profile: Profile) {
+    let (cluster, ctx) = changed_table(profile).await;
     // positions are whole seconds: the rows above must lie in an earlier one
-    let clock = "SELECT FLOOR(CURRENT_TSO_PHYSICAL_TIME / 1000) FROM information_schema.tso_status";
-    let second = cluster.scalar(clock).await;
-    while cluster.scalar(clock).await == second {}
+    cluster.next_second().await;
     let options = [("source.scan.mode", "latest"), ("source.changelog.poll-interval", "1s")];
     cluster.declare(&ctx, "changes", "t", &options).await;
     let mut stream = datafusion_doris::sql(&ctx, "SELECT id, v, __change_kind FROM changes")
@@ -99,9 +108,8 @@ async fn latest_starts_with_the_next_change() {
     assert!(first.iter().all(|row| row.ends_with("| x | +I")), "{first:?}");
 }
 
-#[tokio::test]
-async fn a_bounded_read_ends_when_it_has_caught_up_with_its_start() {
-    let (cluster, ctx) = changed_table().await;
+async fn a_bounded_read_ends_when_it_has_caught_up_with_its_start(profile: Profile) {
+    let (cluster, ctx) = changed_table(profile).await;
     cluster.doris("UPDATE {db}.t SET n = 31 WHERE id = 3").await;
     cluster.declare(&ctx, "changes", "t", &CAUGHT_UP).await;
     let rows = lines(&run(&ctx, "SELECT * FROM changes WHERE id = 3").await);
@@ -110,9 +118,8 @@ async fn a_bounded_read_ends_when_it_has_caught_up_with_its_start() {
     assert!(["3 | c | 31 | +I", "3 | c | 31 | +U"].contains(&last.as_str()), "{rows:?}");
 }
 
-#[tokio::test]
-async fn a_filter_holds_no_small_batch_back() {
-    let (cluster, ctx) = changed_table().await;
+async fn a_filter_holds_no_small_batch_back(profile: Profile) {
+    let (cluster, ctx) = changed_table(profile).await;
     cluster.declare(&ctx, "changes", "t", &INITIAL).await;
     for filter in ["id = 2", "lower(v) = 'b'", "v LIKE 'b%' AND n > 1 AND __change_kind = '+I'"] {
         let sql = format!("SELECT id, upper(v) FROM changes WHERE {filter}");
@@ -121,9 +128,8 @@ async fn a_filter_holds_no_small_batch_back() {
     }
 }
 
-#[tokio::test]
-async fn a_join_with_a_static_table_holds_no_small_batch_back() {
-    let (cluster, ctx) = changed_table().await;
+async fn a_join_with_a_static_table_holds_no_small_batch_back(profile: Profile) {
+    let (cluster, ctx) = changed_table(profile).await;
     cluster.declare(&ctx, "changes", "t", &INITIAL).await;
     run(&ctx, "CREATE TABLE names AS VALUES (1, 'one'), (2, 'two')").await;
     let sql =
@@ -132,9 +138,8 @@ async fn a_join_with_a_static_table_holds_no_small_batch_back() {
     assert_eq!(take(&mut stream, 1).await, ["2 | two"]);
 }
 
-#[tokio::test]
-async fn a_limit_ends_an_endless_read() {
-    let (cluster, ctx) = changed_table().await;
+async fn a_limit_ends_an_endless_read(profile: Profile) {
+    let (cluster, ctx) = changed_table(profile).await;
     cluster.declare(&ctx, "changes", "t", &INITIAL).await;
     let rows = tokio::time::timeout(PATIENCE, run(&ctx, "SELECT id FROM changes LIMIT 3")).await.expect("ends");
     let mut rows = lines(&rows);
@@ -142,24 +147,17 @@ async fn a_limit_ends_an_endless_read() {
     assert_eq!(rows, ["1", "2", "3"]);
 }
 
-#[tokio::test]
-async fn an_aggregate_over_an_endless_read_is_refused() {
-    let (cluster, ctx) = changed_table().await;
+async fn an_aggregate_over_an_endless_read_is_refused(profile: Profile) {
+    let (cluster, ctx) = changed_table(profile).await;
     cluster.declare(&ctx, "changes", "t", &INITIAL).await;
     for sql in ["SELECT count(*) FROM changes", "SELECT * FROM changes ORDER BY n"] {
         refusal(&ctx, sql).await;
     }
 }
 
-#[tokio::test]
-async fn a_duplicate_table_gives_its_inserts() {
-    let cluster = Cluster::start().await;
-    cluster
-        .doris(
-            "CREATE TABLE {db}.t (id INT, v VARCHAR(20)) DUPLICATE KEY(id) DISTRIBUTED BY HASH(id) BUCKETS 1
-             PROPERTIES ('replication_num' = '1', 'changelog.enable' = 'true')",
-        )
-        .await;
+async fn a_duplicate_table_gives_its_inserts(profile: Profile) {
+    let cluster = Cluster::start_as(profile).await;
+    cluster.duplicate_table("t", "id INT, v VARCHAR(20)", cluster.recording(false)).await;
     let ctx = cluster.context();
     cluster.declare(&ctx, "changes", "t", &INITIAL).await;
     let mut stream = datafusion_doris::sql(&ctx, "SELECT * FROM changes")
@@ -177,24 +175,17 @@ async fn a_duplicate_table_gives_its_inserts() {
     assert_eq!(rows, ["7 | x | +I", "7 | x | +I"]);
 }
 
-#[tokio::test]
-async fn a_table_without_changelog_is_refused_with_the_property_to_set() {
-    let cluster = Cluster::start().await;
-    cluster
-        .doris(
-            "CREATE TABLE {db}.plain (id INT) UNIQUE KEY(id) DISTRIBUTED BY HASH(id) BUCKETS 1
-             PROPERTIES ('replication_num' = '1')",
-        )
-        .await;
+async fn a_table_without_changelog_is_refused_with_the_property_to_set(profile: Profile) {
+    let cluster = Cluster::start_as(profile).await;
+    cluster.unique_table("plain", "id INT", "").await;
     let ctx = cluster.context();
     let message = refusal(&ctx, &cluster.ddl("changes", "plain", &INITIAL)).await;
     assert!(message.contains("changelog.enable"), "{message}");
 }
 
-#[tokio::test]
-async fn a_condition_on_values_needs_the_old_values() {
-    let cluster = Cluster::start().await;
-    cluster.doris(&UNIQUE.replace(", 'changelog.need_historical_value' = 'true'", "")).await;
+async fn a_condition_on_values_needs_the_old_values(profile: Profile) {
+    let cluster = Cluster::start_as(profile).await;
+    cluster.unique_table("t", COLUMNS, cluster.recording(false)).await;
     cluster.doris("INSERT INTO {db}.t VALUES (1, 'a', 10), (2, 'b', 20)").await;
     let ctx = cluster.context();
     cluster.declare(&ctx, "changes", "t", &CAUGHT_UP).await;
@@ -206,10 +197,9 @@ async fn a_condition_on_values_needs_the_old_values() {
     }
 }
 
-#[tokio::test]
-async fn dropping_a_read_closes_its_flight_sessions() {
-    let cluster = Cluster::sandbox().await;
-    cluster.doris(UNIQUE).await;
+async fn dropping_a_read_closes_its_flight_sessions(profile: Profile) {
+    let cluster = Cluster::sandbox_as(profile).await;
+    cluster.changing_table("t", COLUMNS).await;
     cluster.doris("INSERT INTO {db}.t VALUES (1, 'a', 10)").await;
     let ctx = cluster.context();
     cluster.declare(&ctx, "changes", "t", &INITIAL).await;

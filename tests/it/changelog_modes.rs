@@ -1,37 +1,27 @@
 //! Where a changelog read starts and ends, what it makes of the changes, and where it keeps its position.
 
 use datafusion::prelude::SessionContext;
+use doris_sandbox::Profile;
 
-use crate::harness::{Cluster, lines, refusal, run, try_run};
+use crate::harness::{Cluster, lines, on_both_builds, refusal, run, try_run};
 
-const UNIQUE: &str = "CREATE TABLE {db}.t (id INT NOT NULL, v VARCHAR(20)) UNIQUE KEY(id)
-    DISTRIBUTED BY HASH(id) BUCKETS 3 PROPERTIES ('replication_num' = '1', 'enable_unique_key_merge_on_write' = 'true',
-    'changelog.enable' = 'true', 'changelog.need_historical_value' = 'true')";
-
-const OFFSETS: &str =
-    "CREATE TABLE {db}.offsets (consumer_id VARCHAR(256) NOT NULL, offset_timestamp DATETIME NOT NULL,
-    update_time DATETIME(3) NOT NULL) UNIQUE KEY(consumer_id) DISTRIBUTED BY HASH(consumer_id) BUCKETS 1
-    PROPERTIES ('replication_num' = '1', 'enable_unique_key_merge_on_write' = 'true')";
-
-/// Waits until everything committed so far lies in an earlier second, and gives that second's successor as the server
-/// writes it.
-async fn next_second(cluster: &Cluster) -> String {
-    let clock = "SELECT FLOOR(CURRENT_TSO_PHYSICAL_TIME / 1000) FROM information_schema.tso_status";
-    let second = cluster.scalar(clock).await;
-    loop {
-        let now = cluster.scalar(clock).await;
-        if now != second {
-            return cluster.scalar(&format!("SELECT FROM_UNIXTIME({now}, '%Y-%m-%d %H:%i:%s')")).await;
-        }
-    }
-}
+on_both_builds!(
+    from_timestamp_gives_the_changes_since_an_instant_of_the_servers_clock,
+    bounded_timestamp_ends_before_its_instant,
+    min_delta_gives_the_net_change_of_each_key_in_pairs,
+    append_only_gives_inserts,
+    metadata_columns_tell_the_commit_of_each_change,
+    tables_that_cannot_serve_an_increment_type_are_refused_with_the_property,
+    a_consumer_goes_on_where_its_position_is_kept,
+    an_offset_table_that_cannot_be_used_stops_the_start,
+);
 
 /// A table with two inserts before the instant that is given, and changes after it.
-async fn changed_table() -> (Cluster, SessionContext, String) {
-    let cluster = Cluster::start().await;
-    cluster.doris(UNIQUE).await;
+async fn changed_table(profile: Profile) -> (Cluster, SessionContext, String) {
+    let cluster = Cluster::start_as(profile).await;
+    cluster.changing_table("t", "id INT NOT NULL, v VARCHAR(20)").await;
     cluster.doris("INSERT INTO {db}.t VALUES (1, 'a'), (2, 'b')").await;
-    let start = next_second(&cluster).await;
+    let start = cluster.next_second().await;
     for statement in [
         "UPDATE {db}.t SET v = 'b2' WHERE id = 2",
         "UPDATE {db}.t SET v = 'b3' WHERE id = 2",
@@ -57,9 +47,8 @@ fn from<'a>(start: &'a str, more: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a st
     options
 }
 
-#[tokio::test]
-async fn from_timestamp_gives_the_changes_since_an_instant_of_the_servers_clock() {
-    let (cluster, ctx, start) = changed_table().await;
+async fn from_timestamp_gives_the_changes_since_an_instant_of_the_servers_clock(profile: Profile) {
+    let (cluster, ctx, start) = changed_table(profile).await;
     cluster.declare(&ctx, "changes", "t", &from(&start, &[])).await;
     let rows = lines(&run(&ctx, "SELECT * FROM changes").await);
     assert_eq!(
@@ -79,9 +68,8 @@ async fn from_timestamp_gives_the_changes_since_an_instant_of_the_servers_clock(
     assert!(plan.contains(&format!("mode=from-timestamp {start}")) && plan.contains("until=latest"), "{plan}");
 }
 
-#[tokio::test]
-async fn bounded_timestamp_ends_before_its_instant() {
-    let (cluster, ctx, start) = changed_table().await;
+async fn bounded_timestamp_ends_before_its_instant(profile: Profile) {
+    let (cluster, ctx, start) = changed_table(profile).await;
     let options = [
         ("source.scan.mode", "from-timestamp"),
         ("source.scan.timestamp", "2020-01-01 00:00:00"),
@@ -96,9 +84,8 @@ async fn bounded_timestamp_ends_before_its_instant() {
     assert_eq!(rows, ["1 | a | +I", "2 | b | +I"]);
 }
 
-#[tokio::test]
-async fn min_delta_gives_the_net_change_of_each_key_in_pairs() {
-    let (cluster, ctx, start) = changed_table().await;
+async fn min_delta_gives_the_net_change_of_each_key_in_pairs(profile: Profile) {
+    let (cluster, ctx, start) = changed_table(profile).await;
     cluster.declare(&ctx, "changes", "t", &from(&start, &[("source.changelog.increment-type", "min_delta")])).await;
     let rows = lines(&run(&ctx, "SELECT * FROM changes").await);
     assert_eq!(rows, ["1 | a | -D", "2 | b | -U", "2 | b3 | +U", "3 | c | +I"]);
@@ -109,16 +96,14 @@ async fn min_delta_gives_the_net_change_of_each_key_in_pairs() {
     assert_eq!(rows, ["b3"]);
 }
 
-#[tokio::test]
-async fn append_only_gives_inserts() {
-    let (cluster, ctx, start) = changed_table().await;
+async fn append_only_gives_inserts(profile: Profile) {
+    let (cluster, ctx, start) = changed_table(profile).await;
     cluster.declare(&ctx, "changes", "t", &from(&start, &[("source.binlog.increment-type", "APPEND_ONLY")])).await;
     assert_eq!(lines(&run(&ctx, "SELECT * FROM changes").await), ["3 | c | +I", "4 | d | +I"]);
 }
 
-#[tokio::test]
-async fn metadata_columns_tell_the_commit_of_each_change() {
-    let (cluster, ctx, start) = changed_table().await;
+async fn metadata_columns_tell_the_commit_of_each_change(profile: Profile) {
+    let (cluster, ctx, start) = changed_table(profile).await;
     let metadata = ("source.changelog.metadata-columns", "tso, lsn, commit-time");
     cluster.declare(&ctx, "changes", "t", &from(&start, &[metadata])).await;
     let columns = lines(&run(&ctx, "SELECT * FROM changes LIMIT 1").await)[0].split(" | ").count();
@@ -129,22 +114,11 @@ async fn metadata_columns_tell_the_commit_of_each_change() {
     assert_eq!(lines(&run(&ctx, sql).await), ["6 | true | true | 8"]);
 }
 
-#[tokio::test]
-async fn tables_that_cannot_serve_an_increment_type_are_refused_with_the_property() {
-    let cluster = Cluster::start().await;
+async fn tables_that_cannot_serve_an_increment_type_are_refused_with_the_property(profile: Profile) {
+    let cluster = Cluster::start_as(profile).await;
     let ctx = cluster.context();
-    cluster
-        .doris(
-            "CREATE TABLE {db}.log (a INT) DUPLICATE KEY(a) DISTRIBUTED BY HASH(a) BUCKETS 1
-             PROPERTIES ('replication_num' = '1', 'changelog.enable' = 'true')",
-        )
-        .await;
-    cluster
-        .doris(
-            "CREATE TABLE {db}.plain (a INT) UNIQUE KEY(a) DISTRIBUTED BY HASH(a) BUCKETS 1 PROPERTIES
-             ('replication_num' = '1', 'enable_unique_key_merge_on_write' = 'true', 'changelog.enable' = 'true')",
-        )
-        .await;
+    cluster.duplicate_table("log", "a INT", cluster.recording(false)).await;
+    cluster.unique_table("plain", "a INT", cluster.recording(false)).await;
     let options = [("source.scan.mode", "latest"), ("source.changelog.increment-type", "min_delta")];
     let error = refusal(&ctx, &cluster.ddl("x", "log", &options)).await;
     assert!(error.contains("log") && error.contains("min_delta needs a UNIQUE KEY table"), "{error}");
@@ -152,10 +126,9 @@ async fn tables_that_cannot_serve_an_increment_type_are_refused_with_the_propert
     assert!(error.contains("'changelog.need_historical_value' = 'true'"), "{error}");
 }
 
-#[tokio::test]
-async fn a_consumer_goes_on_where_its_position_is_kept() {
-    let (cluster, ctx, start) = changed_table().await;
-    cluster.doris(OFFSETS).await;
+async fn a_consumer_goes_on_where_its_position_is_kept(profile: Profile) {
+    let (cluster, ctx, start) = changed_table(profile).await;
+    cluster.offset_table().await;
     let offsets = format!("{}.offsets", cluster.database());
     let kept = [
         ("source.changelog.offset-table", offsets.as_str()),
@@ -171,7 +144,7 @@ async fn a_consumer_goes_on_where_its_position_is_kept() {
     let position = cluster.scalar("SELECT offset_timestamp FROM {db}.offsets").await;
     assert!(position > start, "{position} after {start}");
     // the rows read are behind the kept position: only new changes come
-    next_second(&cluster).await;
+    cluster.next_second().await;
     cluster.doris("INSERT INTO {db}.t VALUES (9, 'z')").await;
     assert_eq!(lines(&run(&ctx, "SELECT * FROM changes").await), ["9 | z | +I"]);
     assert_eq!(cluster.scalar("SELECT COUNT(*) FROM {db}.offsets").await, "1");
@@ -181,9 +154,8 @@ async fn run_count(ctx: &SessionContext) -> usize {
     crate::harness::count(&run(ctx, "SELECT * FROM changes").await)
 }
 
-#[tokio::test]
-async fn an_offset_table_that_cannot_be_used_stops_the_start() {
-    let (cluster, ctx, _) = changed_table().await;
+async fn an_offset_table_that_cannot_be_used_stops_the_start(profile: Profile) {
+    let (cluster, ctx, _) = changed_table(profile).await;
     let offsets = format!("{}.offsets", cluster.database());
     let options = [
         ("source.changelog.offset-table", offsets.as_str()),
@@ -194,12 +166,7 @@ async fn an_offset_table_that_cannot_be_used_stops_the_start() {
     cluster.declare(&ctx, "changes", "t", &options).await;
     let error = try_run(&ctx, "SELECT * FROM changes").await.expect_err("there is no such table").to_string();
     assert!(error.contains(&offsets) && error.contains("consumer 'c'") && error.contains("UNIQUE KEY"), "{error}");
-    cluster
-        .doris(
-            "CREATE TABLE {db}.offsets (consumer_id VARCHAR(256), offset_timestamp DATETIME) DUPLICATE KEY(consumer_id)
-             DISTRIBUTED BY HASH(consumer_id) BUCKETS 1 PROPERTIES ('replication_num' = '1')",
-        )
-        .await;
+    cluster.duplicate_table("offsets", "consumer_id VARCHAR(256), offset_timestamp DATETIME", "").await;
     cluster.doris("INSERT INTO {db}.offsets VALUES ('c', NOW()), ('c', NOW())").await;
     let error = try_run(&ctx, "SELECT * FROM changes").await.expect_err("two rows").to_string();
     assert!(error.contains("2 rows have its id"), "{error}");
@@ -208,7 +175,9 @@ async fn an_offset_table_that_cannot_be_used_stops_the_start() {
     let error = try_run(&ctx, "SELECT * FROM changes").await.expect_err("no time").to_string();
     assert!(error.contains("offset_timestamp is NULL"), "{error}");
     cluster.doris("DROP TABLE {db}.offsets").await;
-    cluster.doris(&OFFSETS.replace("offset_timestamp DATETIME", "offset_timestamp VARCHAR(30)")).await;
+    let texts = "consumer_id VARCHAR(256) NOT NULL, offset_timestamp VARCHAR(30) NOT NULL,
+         update_time DATETIME(3) NOT NULL";
+    cluster.unique_table("offsets", texts, "").await;
     for (kept, part) in [
         ("2026-02-30 00:00:00", "there is no such day"),
         ("2026-01-01T00:00:00", "must match yyyy-MM-dd HH:mm:ss"),

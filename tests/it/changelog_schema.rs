@@ -5,7 +5,7 @@ use std::time::Duration;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::prelude::SessionContext;
 use datafusion_doris::job::SyncJob;
-use doris_sandbox::{Profile, Sandbox, SeenRequest, Site};
+use doris_sandbox::{Profile, SeenRequest, Site};
 use futures::StreamExt;
 
 use crate::harness::{Cluster, lines, refusal, run, try_run};
@@ -17,18 +17,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A cluster with `t (id INT, n INT, v VARCHAR(20))`, which holds the row `(1, 10, 'a')` and records its changes.
 async fn table(profile: Profile) -> (Cluster, SessionContext) {
-    let cluster = Cluster::of(Sandbox::builder().profile(profile)).await;
-    let properties = match profile {
-        Profile::V5_0Binlog => {
-            "'binlog.enable' = 'true', 'binlog.format' = 'ROW', 'binlog.need_historical_value' = 'true'"
-        }
-        _ => "'changelog.enable' = 'true', 'changelog.need_historical_value' = 'true'",
-    };
-    let ddl = format!(
-        "CREATE TABLE {{db}}.t (id INT NOT NULL, n INT, v VARCHAR(20)) UNIQUE KEY(id) DISTRIBUTED BY HASH(id) BUCKETS 2
-         PROPERTIES ('replication_num' = '1', 'enable_unique_key_merge_on_write' = 'true', {properties})"
-    );
-    cluster.doris(&ddl).await;
+    let cluster = Cluster::sandbox_as(profile).await;
+    cluster.changing_table("t", "id INT NOT NULL, n INT, v VARCHAR(20)").await;
     cluster.doris("INSERT INTO {db}.t VALUES (1, 10, 'a')").await;
     let ctx = cluster.context();
     (cluster, ctx)

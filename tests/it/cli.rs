@@ -57,19 +57,12 @@ async fn interrupted(sql: &str, shown: &str) -> Outcome {
     outcome
 }
 
-const SOURCE: &str = "CREATE TABLE {db}.source (id INT NOT NULL, v VARCHAR(20)) UNIQUE KEY(id)
-    DISTRIBUTED BY HASH(id) BUCKETS 2 PROPERTIES ('replication_num' = '1',
-    'enable_unique_key_merge_on_write' = 'true', 'changelog.enable' = 'true',
-    'changelog.need_historical_value' = 'true');
-    CREATE TABLE {db}.mirror (id INT NOT NULL, v VARCHAR(20)) UNIQUE KEY(id)
-    DISTRIBUTED BY HASH(id) BUCKETS 2 PROPERTIES ('replication_num' = '1',
-    'enable_unique_key_merge_on_write' = 'true');
-    INSERT INTO {db}.source VALUES (1, 'a'), (2, 'b')";
-
 /// A cluster with a source and a mirror, and the DDL that declares `changes` and `mirror`.
 async fn source_and_mirror() -> (Cluster, String) {
     let cluster = Cluster::start().await;
-    cluster.doris(SOURCE).await;
+    cluster.changing_table("source", "id INT NOT NULL, v VARCHAR(20)").await;
+    cluster.unique_table("mirror", "id INT NOT NULL, v VARCHAR(20)", "").await;
+    cluster.doris("INSERT INTO {db}.source VALUES (1, 'a'), (2, 'b')").await;
     let changes =
         cluster.ddl("changes", "source", &[("source.scan.mode", "initial"), ("source.changelog.poll-interval", "1s")]);
     let mirror = cluster.ddl("mirror", "mirror", &[("sink.change-kind-column", "__change_kind")]);

@@ -8,9 +8,40 @@ use datafusion::error::Result;
 use datafusion::prelude::SessionContext;
 use datafusion_doris::client::DorisConnection;
 use datafusion_doris::options::Secret;
-use doris_sandbox::{Sandbox, SandboxBuilder};
+use doris_sandbox::{Profile, Sandbox, SandboxBuilder};
 
 static DATABASES: AtomicUsize = AtomicUsize::new(0);
+
+/// Makes each test twice, for the builds that record changes: before the rename and after it. A test is a function of
+/// the build.
+macro_rules! on_both_builds {
+    ($($name:ident),+ $(,)?) => {
+        mod v5_0_changelog {
+            $(#[tokio::test]
+            async fn $name() {
+                $crate::harness::if_served(doris_sandbox::Profile::V5_0Changelog, super::$name).await;
+            })+
+        }
+        mod v5_0_binlog {
+            $(#[tokio::test]
+            async fn $name() {
+                $crate::harness::if_served(doris_sandbox::Profile::V5_0Binlog, super::$name).await;
+            })+
+        }
+    };
+}
+pub(crate) use on_both_builds;
+
+/// Runs a test unless the cluster of the environment is of another build (`DORIS_PROFILE`).
+pub async fn if_served<T: Future<Output = ()>>(profile: Profile, test: impl FnOnce(Profile) -> T) {
+    if std::env::var_os("DORIS_FENODES").is_none() || profile == profile_of_environment() {
+        test(profile).await;
+    }
+}
+
+fn profile_of_environment() -> Profile {
+    std::env::var("DORIS_PROFILE").map_or_else(|_| Profile::default(), |name| name.parse().expect("DORIS_PROFILE"))
+}
 
 /// Text rows of a statement sent to Doris itself.
 pub type TextRows = Vec<Vec<Option<String>>>;
@@ -22,12 +53,18 @@ pub struct Cluster {
     username: String,
     password: String,
     database: String,
+    profile: Profile,
     sandbox: Option<Sandbox>,
 }
 
 impl Cluster {
     /// The cluster of the environment, else a sandbox.
     pub async fn start() -> Self {
+        Self::start_as(Profile::default()).await
+    }
+
+    /// The cluster of the environment, else a sandbox that is this build.
+    pub async fn start_as(profile: Profile) -> Self {
         match std::env::var("DORIS_FENODES") {
             Ok(fenodes) => {
                 let var = |name: &str, default: &str| std::env::var(name).unwrap_or_else(|_| default.to_string());
@@ -37,17 +74,23 @@ impl Cluster {
                     username: var("DORIS_USERNAME", "root"),
                     password: var("DORIS_PASSWORD", ""),
                     database: unique_database(),
+                    profile: profile_of_environment(),
                     sandbox: None,
                 };
                 cluster.with_database().await
             }
-            Err(_) => Self::sandbox().await,
+            Err(_) => Self::sandbox_as(profile).await,
         }
     }
 
     /// Always a sandbox: for tests that ask for faults or look at what the server saw.
     pub async fn sandbox() -> Self {
-        Self::of(Sandbox::builder()).await
+        Self::sandbox_as(Profile::default()).await
+    }
+
+    /// [`Cluster::sandbox`] that is this build.
+    pub async fn sandbox_as(profile: Profile) -> Self {
+        Self::of(Sandbox::builder().profile(profile)).await
     }
 
     /// A sandbox that is built in a special way.
@@ -59,6 +102,7 @@ impl Cluster {
             username: "root".to_string(),
             password: "s3cret".to_string(),
             database: unique_database(),
+            profile: sandbox.engine().profile(),
             sandbox: Some(sandbox),
         };
         cluster.with_database().await
@@ -89,6 +133,52 @@ impl Cluster {
         &self.fenodes
     }
 
+    /// Properties of a table that records its changes, with the rows as they were before if so asked.
+    pub fn recording(&self, old_values: bool) -> &'static str {
+        match (self.profile, old_values) {
+            (Profile::V5_0Binlog, true) => {
+                "'binlog.enable' = 'true', 'binlog.format' = 'ROW', 'binlog.need_historical_value' = 'true'"
+            }
+            (Profile::V5_0Binlog, false) => "'binlog.enable' = 'true', 'binlog.format' = 'ROW'",
+            (_, true) => "'changelog.enable' = 'true', 'changelog.need_historical_value' = 'true'",
+            (_, false) => "'changelog.enable' = 'true'",
+        }
+    }
+
+    /// Creates a unique table that records its changes with their old values; its first column is the key.
+    pub async fn changing_table(&self, name: &str, columns: &str) {
+        self.unique_table(name, columns, self.recording(true)).await;
+    }
+
+    /// Creates a unique table whose first column is the key; `more` are further properties.
+    pub async fn unique_table(&self, name: &str, columns: &str, more: &str) {
+        let key = columns.split_whitespace().next().expect("a column");
+        let more = if more.is_empty() { String::new() } else { format!(", {more}") };
+        self.doris(&format!(
+            "CREATE TABLE {{db}}.{name} ({columns}) UNIQUE KEY({key}) DISTRIBUTED BY HASH({key}) BUCKETS 3
+             PROPERTIES ('replication_num' = '1', 'enable_unique_key_merge_on_write' = 'true'{more})"
+        ))
+        .await;
+    }
+
+    /// Creates a duplicate table whose first column is the key; `more` are further properties.
+    pub async fn duplicate_table(&self, name: &str, columns: &str, more: &str) {
+        let key = columns.split_whitespace().next().expect("a column");
+        let more = if more.is_empty() { String::new() } else { format!(", {more}") };
+        self.doris(&format!(
+            "CREATE TABLE {{db}}.{name} ({columns}) DUPLICATE KEY({key}) DISTRIBUTED BY HASH({key}) BUCKETS 1
+             PROPERTIES ('replication_num' = '1'{more})"
+        ))
+        .await;
+    }
+
+    /// Creates the table in which positions of consumers are kept.
+    pub async fn offset_table(&self) {
+        let columns = "consumer_id VARCHAR(256) NOT NULL, offset_timestamp DATETIME NOT NULL,
+             update_time DATETIME(3) NOT NULL";
+        self.unique_table("offsets", columns, "").await;
+    }
+
     /// Sends statements to Doris itself; `{db}` stands for this test's database.
     pub async fn try_doris(&self, sql: &str) -> datafusion_doris::Result<TextRows> {
         let mut connection =
@@ -106,6 +196,19 @@ impl Cluster {
     pub async fn scalar(&self, sql: &str) -> String {
         let rows = self.doris(sql).await;
         rows.first().and_then(|row| row.first()).and_then(Clone::clone).unwrap_or_else(|| panic!("{sql}: no value"))
+    }
+
+    /// Waits until everything committed so far lies in an earlier second, and gives that second's successor as the
+    /// server writes it.
+    pub async fn next_second(&self) -> String {
+        let clock = "SELECT FLOOR(CURRENT_TSO_PHYSICAL_TIME / 1000) FROM information_schema.tso_status";
+        let second = self.scalar(clock).await;
+        loop {
+            let now = self.scalar(clock).await;
+            if now != second {
+                return self.scalar(&format!("SELECT FROM_UNIXTIME({now}, '%Y-%m-%d %H:%i:%s')")).await;
+            }
+        }
     }
 
     /// A DataFusion context that knows Doris.

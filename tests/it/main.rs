@@ -2,8 +2,8 @@
 //!
 //! Each test starts a sandbox of its own ([`harness::Cluster`]) and works in a database of its own, so tests run in
 //! parallel and need nothing from outside. With `DORIS_FENODES` (and `DORIS_JDBC_URL`, `DORIS_USERNAME`,
-//! `DORIS_PASSWORD`) set, tests that need no fault run against that cluster instead. Tests wait for signals, never for
-//! time.
+//! `DORIS_PASSWORD`) set, tests that need no fault run against that cluster instead; `DORIS_PROFILE` (`5.0-changelog` or
+//! `5.0-binlog`) tells which of the tests for both builds it serves. Tests wait for signals, never for time.
 
 mod changelog;
 mod changelog_cases;
@@ -19,4 +19,5 @@ mod mirror;
 mod read;
 mod readme;
 mod recovery;
+mod timed;
 mod write;

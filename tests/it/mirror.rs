@@ -9,22 +9,14 @@ use crate::harness::{Cluster, lines, refusal, run};
 
 const INITIAL: [(&str, &str); 2] = [("source.scan.mode", "initial"), ("source.changelog.poll-interval", "1s")];
 const SINK: [(&str, &str); 1] = [("sink.change-kind-column", "__change_kind")];
+const COLUMNS: &str = "id INT NOT NULL, v VARCHAR(20), n BIGINT";
 const PATIENCE: Duration = Duration::from_secs(120);
 
 async fn source_and_mirror(target_partitions: usize) -> (Cluster, SessionContext) {
     let cluster = Cluster::start().await;
-    cluster
-        .doris(
-            "CREATE TABLE {db}.source (id INT NOT NULL, v VARCHAR(20), n BIGINT) UNIQUE KEY(id)
-             DISTRIBUTED BY HASH(id) BUCKETS 4 PROPERTIES ('replication_num' = '1',
-             'enable_unique_key_merge_on_write' = 'true', 'changelog.enable' = 'true',
-             'changelog.need_historical_value' = 'true');
-             CREATE TABLE {db}.mirror (id INT NOT NULL, v VARCHAR(20), n BIGINT) UNIQUE KEY(id)
-             DISTRIBUTED BY HASH(id) BUCKETS 2 PROPERTIES ('replication_num' = '1',
-             'enable_unique_key_merge_on_write' = 'true');
-             INSERT INTO {db}.source VALUES (1, 'a', 10), (2, 'b', 20), (3, 'c', 30), (4, NULL, NULL)",
-        )
-        .await;
+    cluster.changing_table("source", COLUMNS).await;
+    cluster.unique_table("mirror", COLUMNS, "").await;
+    cluster.doris("INSERT INTO {db}.source VALUES (1, 'a', 10), (2, 'b', 20), (3, 'c', 30), (4, NULL, NULL)").await;
     let ctx = cluster.context();
     run(&ctx, &format!("SET datafusion.execution.target_partitions = {target_partitions}")).await;
     cluster.declare(&ctx, "changes", "source", &INITIAL).await;
@@ -188,17 +180,10 @@ async fn a_sort_or_a_collected_changelog_is_refused() {
 #[tokio::test]
 async fn a_growing_table_with_its_snapshot_needs_an_exact_snapshot_or_a_unique_target() {
     let cluster = Cluster::start().await;
-    cluster
-        .doris(
-            "CREATE TABLE {db}.log (id INT) DUPLICATE KEY(id) DISTRIBUTED BY HASH(id) BUCKETS 1
-             PROPERTIES ('replication_num' = '1', 'changelog.enable' = 'true');
-             CREATE TABLE {db}.keyed (id INT) UNIQUE KEY(id) DISTRIBUTED BY HASH(id) BUCKETS 1 PROPERTIES
-             ('replication_num' = '1', 'enable_unique_key_merge_on_write' = 'true', 'changelog.enable' = 'true');
-             CREATE TABLE {db}.copy (id INT) DUPLICATE KEY(id) DISTRIBUTED BY HASH(id) BUCKETS 1
-             PROPERTIES ('replication_num' = '1');
-             INSERT INTO {db}.log VALUES (1), (1), (2)",
-        )
-        .await;
+    cluster.duplicate_table("log", "id INT", cluster.recording(false)).await;
+    cluster.unique_table("keyed", "id INT", cluster.recording(false)).await;
+    cluster.duplicate_table("copy", "id INT", "").await;
+    cluster.doris("INSERT INTO {db}.log VALUES (1), (1), (2)").await;
     let ctx = cluster.context();
     cluster.declare(&ctx, "copy", "copy", &[]).await;
     // Without old values a keyed table is not read as of an instant: its snapshot overlaps with the changes.
@@ -218,15 +203,8 @@ async fn a_growing_table_with_its_snapshot_needs_an_exact_snapshot_or_a_unique_t
 #[tokio::test]
 async fn a_union_of_two_changelogs_is_mirrored() {
     let (cluster, ctx) = source_and_mirror(2).await;
-    cluster
-        .doris(
-            "CREATE TABLE {db}.second (id INT NOT NULL, v VARCHAR(20), n BIGINT) UNIQUE KEY(id)
-             DISTRIBUTED BY HASH(id) BUCKETS 2 PROPERTIES ('replication_num' = '1',
-             'enable_unique_key_merge_on_write' = 'true', 'changelog.enable' = 'true',
-             'changelog.need_historical_value' = 'true');
-             INSERT INTO {db}.second VALUES (1001, 'z', 1)",
-        )
-        .await;
+    cluster.changing_table("second", COLUMNS).await;
+    cluster.doris("INSERT INTO {db}.second VALUES (1001, 'z', 1)").await;
     cluster.declare(&ctx, "second", "second", &INITIAL).await;
     let job = SyncJob::submit(&ctx, "union", "INSERT INTO mirror SELECT * FROM changes UNION ALL SELECT * FROM second")
         .await
@@ -245,15 +223,8 @@ async fn a_union_of_two_changelogs_is_mirrored() {
 #[tokio::test]
 async fn an_idle_job_loads_nothing() {
     let cluster = Cluster::sandbox().await;
-    cluster
-        .doris(
-            "CREATE TABLE {db}.source (id INT NOT NULL) UNIQUE KEY(id) DISTRIBUTED BY HASH(id) BUCKETS 1
-             PROPERTIES ('enable_unique_key_merge_on_write' = 'true', 'changelog.enable' = 'true',
-             'changelog.need_historical_value' = 'true');
-             CREATE TABLE {db}.mirror (id INT NOT NULL) UNIQUE KEY(id) DISTRIBUTED BY HASH(id) BUCKETS 1
-             PROPERTIES ('enable_unique_key_merge_on_write' = 'true')",
-        )
-        .await;
+    cluster.changing_table("source", "id INT NOT NULL").await;
+    cluster.unique_table("mirror", "id INT NOT NULL", "").await;
     let ctx = cluster.context();
     cluster.declare(&ctx, "changes", "source", &INITIAL).await;
     cluster.declare(&ctx, "mirror", "mirror", &SINK).await;
@@ -267,12 +238,7 @@ async fn an_idle_job_loads_nothing() {
 #[tokio::test]
 async fn a_static_table_is_read_after_each_window_is_fixed() {
     let (cluster, ctx) = source_and_mirror(2).await;
-    cluster
-        .doris(
-            "CREATE TABLE {db}.dim (id INT NOT NULL, name VARCHAR(20)) UNIQUE KEY(id)
-             DISTRIBUTED BY HASH(id) BUCKETS 1 PROPERTIES ('replication_num' = '1')",
-        )
-        .await;
+    cluster.unique_table("dim", "id INT NOT NULL, name VARCHAR(20)", "").await;
     cluster.declare(&ctx, "dim", "dim", &[]).await;
     let sql = "INSERT INTO mirror SELECT c.id, d.name, c.n, c.__change_kind FROM changes c JOIN dim d ON c.id = d.id";
     let begun = std::time::Instant::now();
@@ -311,15 +277,8 @@ async fn a_bounded_changelog_beside_the_followed_one_does_not_hold_up_catching_u
 #[tokio::test]
 async fn a_job_goes_on_when_its_idle_session_was_ended() {
     let cluster = Cluster::sandbox().await;
-    cluster
-        .doris(
-            "CREATE TABLE {db}.source (id INT NOT NULL) UNIQUE KEY(id) DISTRIBUTED BY HASH(id) BUCKETS 1
-             PROPERTIES ('enable_unique_key_merge_on_write' = 'true', 'changelog.enable' = 'true',
-             'changelog.need_historical_value' = 'true');
-             CREATE TABLE {db}.mirror (id INT NOT NULL) UNIQUE KEY(id) DISTRIBUTED BY HASH(id) BUCKETS 1
-             PROPERTIES ('enable_unique_key_merge_on_write' = 'true')",
-        )
-        .await;
+    cluster.changing_table("source", "id INT NOT NULL").await;
+    cluster.unique_table("mirror", "id INT NOT NULL", "").await;
     let ctx = cluster.context();
     let hourly = [INITIAL[0], ("source.changelog.poll-interval", "1h")];
     cluster.declare(&ctx, "changes", "source", &hourly).await;

@@ -326,9 +326,9 @@ impl DorisChangelogExec {
     fn example_sql(&self) -> String {
         let columns: Vec<&str> = self.spec.columns.iter().map(String::as_str).collect();
         let hidden = self.hidden.get().cloned().unwrap_or_else(HiddenColumns::changelog);
-        let window = Window { start_ms: 0, end_ms: 1000 };
+        let window = Window { start_ms: 1000, end_ms: 2000 };
         let sql = self.spec.select(&columns, &hidden, window).body().unwrap_or_default();
-        let [earlier, start, end] = [-1000, 0, 1000].map(|ms| crate::sql::utc_text(ms).unwrap_or_default());
+        let [earlier, start, end] = [0, 1000, 2000].map(|ms| crate::sql::utc_text(ms).unwrap_or_default());
         sql.replace(&earlier, "<start - 1s>").replace(&start, "<start>").replace(&end, "<end>")
     }
 }

@@ -28,7 +28,7 @@ use crate::checkpoint::{Epoch, EpochSource, SourcePosition};
 use crate::error::{Error, Result};
 use crate::options::{BoundedMode, MetadataColumn, OnExpired};
 use crate::scan::Conformer;
-use crate::sql::{ChangelogSelect, HiddenColumns, IncrementType, utc_text};
+use crate::sql::{ChangelogSelect, HiddenColumns, IncrementType};
 use crate::types::{DorisType, LocalTime, TableIdent};
 
 /// By how much net changes stay behind the server's time: the second after a window's end must be over before it can
@@ -77,11 +77,11 @@ impl ChangelogSpec {
         hidden: &'a HiddenColumns,
         window: Window,
     ) -> ChangelogSelect<'a> {
-        // One second more at the start, see `window`; not before the first year that can be written.
+        // One second more at the start, see `window`; not before 1970, which a server refuses.
         let earlier = window.start_ms.saturating_sub(1000);
         let start_ms = match self.increment_type {
             IncrementType::MinDelta => window.start_ms,
-            _ if utc_text(earlier).is_none() => window.start_ms,
+            _ if earlier < 0 => window.start_ms,
             IncrementType::Detail | IncrementType::AppendOnly => earlier,
         };
         ChangelogSelect {

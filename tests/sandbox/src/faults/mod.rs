@@ -134,6 +134,8 @@ pub enum Action {
     FailCommit(String),
     /// FE Flight: name this location instead of the right one.
     FlightLocation(String),
+    /// FE Flight: the rows of a query are those of these statements, an endpoint for each.
+    FlightResults(Vec<String>),
     /// FE Flight: the FE does not get the schema of a query from the BE.
     FlightSchema(FlightSchemaFault),
     /// FE Flight: the call's token is gone before the call is looked at.
@@ -186,6 +188,7 @@ impl Action {
             Self::HoldPublish(_) => "hold_publish",
             Self::FailCommit(_) => "fail_commit",
             Self::FlightLocation(_) => "flight_location",
+            Self::FlightResults(_) => "flight_results",
             Self::FlightSchema(_) => "flight_schema",
             Self::TokenGone => "token_gone",
             Self::RequireBearer => "require_bearer",

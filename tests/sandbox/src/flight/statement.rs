@@ -65,6 +65,9 @@ impl Statements<'_> {
     pub async fn execute(&self, sql: &str, descriptor: FlightDescriptor) -> Result<FlightInfo, Status> {
         let mut context = self.session.command(Governance::of(self.profile())).await?;
         let valid = self.session.begin_statement();
+        if let Some(Action::FlightResults(others)) = self.fault(sql, |a| matches!(a, Action::FlightResults(_))) {
+            return self.other_info(&mut context, sql, &others, valid, descriptor).await;
+        }
         let statements = context.split(sql).map_err(|e| self.failed(&e))?;
         check_list(&statements).map_err(|e| self.failed(&e))?;
         let Some((last, before)) = statements.split_last() else {
@@ -169,6 +172,33 @@ impl Statements<'_> {
                 .map_err(|e| self.failed(&SqlError::detail(e)))?,
         };
         self.info_of(&rows.schema, sql, ids, &backends, descriptor)
+    }
+
+    /// The rows of other statements, an endpoint for each.
+    async fn other_info(
+        &self,
+        context: &mut Command<'_>,
+        sql: &str,
+        others: &[String],
+        valid: CancellationToken,
+        descriptor: FlightDescriptor,
+    ) -> Result<FlightInfo, Status> {
+        let alive = self.place(context)?;
+        let backends: Vec<(usize, Node)> = alive.iter().cycle().take(others.len()).cloned().collect();
+        let terms = self.terms(context, sql, random::query_id(), valid);
+        let (mut schema, mut ids) = (Arc::new(Schema::empty()), Vec::new());
+        for (other, (number, _)) in others.iter().zip(&backends) {
+            let statements = context.split(other).map_err(|e| self.failed(&e))?;
+            let [statement] = statements.as_slice() else {
+                return Err(Status::invalid_argument(format!("`{other}` is not one statement")));
+            };
+            let StatementResult::Rows { schema: own, stream, .. } = self.run(context, other, statement).await? else {
+                return Err(Status::invalid_argument(format!("`{other}` has no rows")));
+            };
+            schema = own;
+            ids.push(self.shared.flight_results.register(stream, Holder::Be(*number), terms.clone()));
+        }
+        self.info_of(&schema, sql, ids, &backends, descriptor)
     }
 
     fn replay_info(

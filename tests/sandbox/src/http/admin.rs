@@ -214,6 +214,9 @@ enum ActionText {
     FlightLocation {
         location: String,
     },
+    FlightResults {
+        statements: Vec<String>,
+    },
     FlightSchema {
         way: SchemaWay,
         #[serde(default)]
@@ -257,6 +260,7 @@ impl ActionText {
             Self::HoldPublish { release } => Action::HoldPublish(signal(release)),
             Self::FailCommit { message } => Action::FailCommit(message),
             Self::FlightLocation { location } => Action::FlightLocation(location),
+            Self::FlightResults { statements } => Action::FlightResults(statements),
             Self::FlightSchema { way, message } => Action::FlightSchema(match way {
                 SchemaWay::NoAnswer => FlightSchemaFault::NoAnswer,
                 SchemaWay::Timeout => FlightSchemaFault::Timeout,

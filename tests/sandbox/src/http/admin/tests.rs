@@ -55,6 +55,7 @@ async fn every_action_is_read() {
         json!({"type": "hold_publish", "release": "a"}),
         json!({"type": "fail_commit", "message": "no"}),
         json!({"type": "flight_location", "location": "grpc+tcp://x:1"}),
+        json!({"type": "flight_results", "statements": ["SELECT 1"]}),
         json!({"type": "flight_schema", "way": "failed", "message": "no"}),
         json!({"type": "token_gone"}),
         json!({"type": "require_bearer"}),
