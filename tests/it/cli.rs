@@ -13,14 +13,14 @@ use crate::harness::Cluster;
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// How a run of the shell ended.
-struct Outcome {
-    code: u8,
-    out: String,
-    err: String,
+pub struct Outcome {
+    pub code: u8,
+    pub out: String,
+    pub err: String,
 }
 
 /// Runs the shell to its end.
-async fn shell(args: &[&str]) -> Outcome {
+pub async fn shell(args: &[&str]) -> Outcome {
     let (_signals, interrupts) = Interrupts::channel();
     let (output, captured) = Output::captured();
     finished(args, output, captured, interrupts).await

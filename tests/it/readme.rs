@@ -2,6 +2,8 @@
 
 use datafusion_doris::options::OptionKey;
 
+use crate::cli::shell;
+
 const README: &str = include_str!("../../README.md");
 
 #[test]
@@ -21,4 +23,13 @@ fn the_commands_that_ci_runs_are_there() {
 fn the_commands_of_the_shell_are_those_of_its_help() {
     let help = datafusion_doris_cli::command::help();
     assert!(README.contains(&help), "README.md has stale shell commands, it must hold:\n{help}");
+}
+
+#[tokio::test]
+async fn the_modes_give_what_is_shown() {
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/changelog_modes.sql");
+    let (_, rest) = README.split_once("<!-- output: examples/changelog_modes.sql -->\n```text\n").expect("a block");
+    let (shown, _) = rest.split_once("\n```\n").expect("its end");
+    let run = shell(&["--sandbox", "-q", "-f", example]).await;
+    assert_eq!((run.code, run.out.trim_end()), (0, shown), "{}", run.err);
 }
