@@ -80,7 +80,7 @@ pub(crate) async fn load(
 
 /// The second phase of a load.
 pub(crate) async fn second_phase(sandbox: &Sandbox, headers: &[(&str, &str)]) -> (String, String) {
-    let url = format!("http://{}/api/d/_stream_load_2pc", sandbox.benodes());
+    let url = format!("http://{}/api/d/_stream_load_2pc", sandbox.backend(0).http());
     let answer = send_json(Method::PUT, url, headers, "").await;
     let text = |key: &str| answer[key].as_str().expect("text").to_owned();
     (text("status"), text("msg"))
