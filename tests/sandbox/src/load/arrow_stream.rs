@@ -23,6 +23,9 @@ const MAX_BUFFER: i64 = 1 << 30;
 /// The end of a stream.
 const END: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
 
+/// The bytes of a message, and which of them are its metadata.
+type Framed = (Vec<u8>, Range<usize>);
+
 /// Reads the batches of a stream.
 pub(super) struct Batches<R> {
     input: R,
@@ -85,7 +88,7 @@ impl<R: Read> Batches<R> {
     }
 
     /// One message as it stands in the stream, its lengths checked, and where its metadata is.
-    fn read_message(&mut self) -> Result<Option<(Vec<u8>, Range<usize>)>, ArrowError> {
+    fn read_message(&mut self) -> Result<Option<Framed>, ArrowError> {
         let mut bytes = Vec::new();
         match self.take(&mut bytes, 4)? {
             0 => return Ok(None),
@@ -145,7 +148,7 @@ fn check_unpacked(message: &Message<'_>, body: &[u8]) -> Result<(), ArrowError> 
     let Some(batch) = batch.filter(|batch| batch.compression().is_some()) else { return Ok(()) };
     for buffer in batch.buffers().into_iter().flatten() {
         let start = usize::try_from(buffer.offset()).ok();
-        let packed = start.and_then(|start| Some(body.get(start..)?.get(..usize::try_from(buffer.length()).ok()?)?));
+        let packed = start.and_then(|start| body.get(start..)?.get(..usize::try_from(buffer.length()).ok()?));
         let packed = packed.ok_or_else(|| malformed("a buffer of a message is out of its bounds"))?;
         let Some(length) = packed.first_chunk().map(|bytes| i64::from_le_bytes(*bytes)) else { continue };
         // -1: not compressed after all.

@@ -289,7 +289,7 @@ async fn records_of_statements_hold_no_passwords() {
 async fn a_command_without_a_byte_is_malformed() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-    let s = crate::sandbox::Sandbox::builder().start().await.expect("sandbox");
+    let s = Sandbox::builder().start().await.expect("sandbox");
     let mut stream = tokio::net::TcpStream::connect(s.addresses().mysql).await.expect("connect");
     let mut greeting = [0; 4];
     stream.read_exact(&mut greeting).await.expect("greeting");
