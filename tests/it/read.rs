@@ -90,8 +90,12 @@ async fn pushed_filters_mean_what_datafusion_means() {
         "name <> '\\'' OR 1=1 -- '",
     ];
     for filter in filters {
-        let remote = lines(&run(&ctx, &format!("SELECT id FROM people WHERE {filter} ORDER BY id")).await);
-        let local = lines(&run(&ctx, &format!("SELECT id FROM local WHERE {filter} ORDER BY id")).await);
+        // Sorted here: DataFusion 55.2 leaves ORDER BY out where a quotient of the column is constant (`id / 2 = 1`), of
+        // its own tables too.
+        let mut remote = lines(&run(&ctx, &format!("SELECT id FROM people WHERE {filter}")).await);
+        let mut local = lines(&run(&ctx, &format!("SELECT id FROM local WHERE {filter}")).await);
+        remote.sort();
+        local.sort();
         assert_eq!(remote, local, "{filter}");
     }
 }
