@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use datafusion::prelude::SessionContext;
 use datafusion_doris::job::{SyncJob, SyncJobBuilder};
+use doris_sandbox::s3_endpoint::{S3Endpoint, S3Settings};
 use doris_sandbox::{Action, Fault, Site};
 use tempfile::TempDir;
 use tokio::sync::Notify;
@@ -196,4 +197,115 @@ async fn a_job_without_checkpoints_says_so_when_one_is_asked_for() {
     let asked = tokio::time::timeout(PATIENCE, job.checkpoint_now()).await.expect("in time");
     assert!(asked.expect_err("there are none").to_string().contains("doris.checkpoint.dir"));
     job.stop().await.expect("stops");
+}
+
+#[tokio::test]
+async fn a_checkpoint_goes_before_the_offset_table_and_that_before_the_scan_mode() {
+    let (cluster, ctx, dir) = source_and_history().await;
+    cluster
+        .doris(
+            "CREATE TABLE {db}.offsets (consumer_id VARCHAR(256) NOT NULL, offset_timestamp DATETIME NOT NULL,
+             update_time DATETIME(3) NOT NULL) UNIQUE KEY(consumer_id) DISTRIBUTED BY HASH(consumer_id) BUCKETS 1
+             PROPERTIES ('replication_num' = '1', 'enable_unique_key_merge_on_write' = 'true')",
+        )
+        .await;
+    let position = "INSERT INTO {db}.offsets SELECT 'c', FROM_UNIXTIME(FLOOR(CURRENT_TSO_PHYSICAL_TIME / 1000) + 1,
+        '%Y-%m-%d %H:%i:%s'), NOW() FROM information_schema.tso_status";
+    cluster.doris(position).await;
+    let kept = cluster.scalar("SELECT offset_timestamp FROM {db}.offsets").await;
+    let clock = "SELECT FROM_UNIXTIME(FLOOR(CURRENT_TSO_PHYSICAL_TIME / 1000), '%Y-%m-%d %H:%i:%s') FROM
+        information_schema.tso_status";
+    while cluster.scalar(clock).await < kept {
+        tokio::task::yield_now().await;
+    }
+    cluster.doris("INSERT INTO {db}.source VALUES (5, 'e')").await;
+    let offsets = cluster.table("offsets");
+    let options = [
+        INITIAL[0],
+        INITIAL[1],
+        ("source.changelog.offset-table", offsets.as_str()),
+        ("source.changelog.consumer-id", "c"),
+    ];
+    cluster.declare(&ctx, "published", "source", &options).await;
+    let insert = HISTORY.replace("changes", "published");
+    let first = job(&dir).submit(&ctx, &insert).await.expect("starts");
+    caught_up(&first).await;
+    first.stop().await.expect("stops");
+    assert_eq!(history(&cluster).await, ["5 +I e"], "from the offset table, without a snapshot");
+    assert!(cluster.scalar("SELECT offset_timestamp FROM {db}.offsets").await > kept, "published");
+
+    cluster.doris(&format!("INSERT INTO {{db}}.offsets VALUES ('c', '{kept}', NOW())")).await;
+    cluster.doris("INSERT INTO {db}.source VALUES (6, 'f')").await;
+    let second = job(&dir).submit(&ctx, &insert).await.expect("starts");
+    caught_up(&second).await;
+    second.stop().await.expect("stops");
+    assert_eq!(history(&cluster).await, ["5 +I e", "6 +I f"], "from the checkpoint");
+    let published = cluster.scalar("SELECT offset_timestamp FROM {db}.offsets").await;
+    assert!(published > kept, "published again after the start from a checkpoint");
+
+    cluster.doris("DELETE FROM {db}.offsets WHERE consumer_id = 'c'").await;
+    let other = tempfile::tempdir().expect("a directory");
+    let third = job(&other).submit(&ctx, &insert).await.expect("starts");
+    caught_up(&third).await;
+    third.stop().await.expect("stops");
+    assert_eq!(history(&cluster).await.len(), 8, "all six rows by the scan mode");
+}
+
+#[tokio::test]
+async fn checkpoints_in_an_object_store_do_the_same() {
+    let (cluster, ctx, _dir) = source_and_history().await;
+    let endpoint = S3Endpoint::start(S3Settings::default()).await.expect("starts");
+    endpoint.put("checkpoints", "somebody/else", "x");
+    for (id, rows) in [(5, 5), (6, 6), (7, 7)] {
+        cluster.doris(&format!("INSERT INTO {{db}}.source VALUES ({id}, 'x')")).await;
+        let store = Arc::new(crate::checkpoint_store::s3(&endpoint, "history"));
+        let job = SyncJob::builder("history").checkpoint_store(store).submit(&ctx, HISTORY).await.expect("starts");
+        caught_up(&job).await;
+        assert_eq!(history(&cluster).await.len(), rows);
+    }
+    assert!(endpoint.keys("checkpoints").iter().any(|key| key.ends_with(".json")));
+}
+
+#[tokio::test]
+async fn a_job_with_checkpoints_outlives_loads_that_fail_for_longer_than_the_sink_tries() {
+    let (cluster, ctx, dir) = source_and_history().await;
+    let faults = cluster.server().faults();
+    faults.push(Fault::new(Action::CutAfterBytes(0)).at(Site::Be).when("_stream_load ").times(5));
+    let job = job(&dir).submit(&ctx, HISTORY).await.expect("starts");
+    caught_up(&job).await;
+    assert_eq!(faults.armed(), 0, "all faults were used");
+    let status = job.status();
+    assert_eq!((status.run.failures, status.run.last_error), (0, None), "forgotten after the next epoch");
+    job.stop().await.expect("stops");
+    assert_eq!(history(&cluster).await.len(), 4);
+}
+
+#[tokio::test]
+async fn a_job_of_two_sources_has_one_position_for_both() {
+    let (cluster, ctx, dir) = source_and_history().await;
+    cluster
+        .doris(
+            "CREATE TABLE {db}.other (id INT NOT NULL, v VARCHAR(20)) UNIQUE KEY(id)
+             DISTRIBUTED BY HASH(id) BUCKETS 2 PROPERTIES ('replication_num' = '1',
+             'enable_unique_key_merge_on_write' = 'true', 'changelog.enable' = 'true',
+             'changelog.need_historical_value' = 'true');
+             INSERT INTO {db}.other VALUES (101, 'x'), (102, 'y')",
+        )
+        .await;
+    cluster.declare(&ctx, "other_changes", "other", &INITIAL).await;
+    let insert = format!("{HISTORY} UNION ALL SELECT id, v, __change_kind FROM other_changes");
+    let first = job(&dir).submit(&ctx, &insert).await.expect("starts");
+    caught_up(&first).await;
+    drop(first);
+    cluster.doris("INSERT INTO {db}.source VALUES (5, 'e')").await;
+    let second = job(&dir).submit(&ctx, &insert).await.expect("starts");
+    caught_up(&second).await;
+    drop(second);
+    cluster.doris("DELETE FROM {db}.other WHERE id = 101").await;
+    let third = job(&dir).submit(&ctx, &insert).await.expect("starts");
+    caught_up(&third).await;
+    assert_eq!(third.status().positions.len(), 2);
+    third.stop().await.expect("stops");
+    let expected = ["1 +I a", "2 +I b", "3 +I c", "4 +I d", "5 +I e", "101 +I x", "101 -D x", "102 +I y"];
+    assert_eq!(history(&cluster).await, expected);
 }

@@ -6,7 +6,7 @@ use datafusion_doris::checkpoint::store::{Created, LocalStore, ObjectStoreCheckp
 use datafusion_doris::checkpoint::{CheckpointStore, store};
 use doris_sandbox::s3_endpoint::{S3Endpoint, S3Settings};
 
-fn s3(endpoint: &S3Endpoint, job: &str) -> ObjectStoreCheckpoints {
+pub fn s3(endpoint: &S3Endpoint, job: &str) -> ObjectStoreCheckpoints {
     let options = [
         ("AWS_ACCESS_KEY_ID", "sandbox-access"),
         ("AWS_SECRET_ACCESS_KEY", "secret"),

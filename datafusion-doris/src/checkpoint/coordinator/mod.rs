@@ -215,9 +215,8 @@ impl EpochLoop {
     async fn epochs(mut self) -> Result<u64> {
         loop {
             self.sources.iter().for_each(|source| source.begin_epoch(self.epoch));
-            let requested = self.options.control.requested();
-            match self.run_epoch(requested).await {
-                Ok(Done { rows, counted }) => {
+            match self.run_epoch().await {
+                Ok(Done { rows, counted, requested }) => {
                     self.rows += rows;
                     for source in &self.sources {
                         source.epoch_written(self.epoch, rows);
@@ -293,9 +292,9 @@ impl EpochLoop {
         }
     }
 
-    async fn run_epoch(&mut self, requested: u64) -> Result<Done> {
+    async fn run_epoch(&mut self) -> Result<Done> {
         self.pace().await;
-        let requested = requested.max(self.options.control.requested());
+        let requested = self.options.control.requested();
         self.began = Some(Instant::now());
         let armed = self.arm().await?;
         self.pin().await?;
@@ -312,13 +311,13 @@ impl EpochLoop {
         }
         if self.chain.is_none() {
             self.commit_at_once(&mut pending).await?;
-            return Ok(Done { rows, counted: true });
+            return Ok(Done { rows, counted: true, requested });
         }
         if !self.must_record(rows, &pending.committables, requested) {
-            return Ok(Done { rows, counted: false });
+            return Ok(Done { rows, counted: false, requested });
         }
         self.record_and_commit(before, pending).await?;
-        Ok(Done { rows, counted: true })
+        Ok(Done { rows, counted: true, requested })
     }
 
     /// Lets the sources fix their pieces of work. Those that have nothing soon after another one has are left out of this
@@ -483,6 +482,8 @@ struct Done {
     rows: u64,
     /// Its number is used up.
     counted: bool,
+    /// The last request for a checkpoint that was made before it began.
+    requested: u64,
 }
 
 /// An open run of a sink.
