@@ -281,6 +281,35 @@ async fn a_job_with_checkpoints_outlives_loads_that_fail_for_longer_than_the_sin
 }
 
 #[tokio::test]
+async fn a_snapshot_of_many_tablets_goes_on_where_it_was_killed() {
+    let (cluster, ctx, dir) = source_and_history().await;
+    cluster
+        .doris(
+            "CREATE TABLE {db}.wide (id INT NOT NULL, v VARCHAR(20)) UNIQUE KEY(id)
+             DISTRIBUTED BY HASH(id) BUCKETS 24 PROPERTIES ('replication_num' = '1',
+             'enable_unique_key_merge_on_write' = 'true', 'changelog.enable' = 'true',
+             'changelog.need_historical_value' = 'true')",
+        )
+        .await;
+    let rows: Vec<String> = (0..200).map(|id| format!("({id}, 'r{id}')")).collect();
+    cluster.doris(&format!("INSERT INTO {{db}}.wide VALUES {}", rows.join(", "))).await;
+    cluster.declare(&ctx, "wide_changes", "wide", &INITIAL).await;
+    let insert = HISTORY.replace("changes", "wide_changes");
+    let first = job(&dir).submit(&ctx, &insert).await.expect("starts");
+    // A load and its commit: the rest of the tablets is not read yet.
+    let committed = cluster.server().until(|server| server.requests().matching(Site::Be, "_stream_load").len() >= 2);
+    tokio::time::timeout(PATIENCE, committed).await.expect("a part of the snapshot is written");
+    drop(first);
+    cluster.doris("DELETE FROM {db}.wide WHERE id = 7").await;
+    let second = job(&dir).submit(&ctx, &insert).await.expect("starts");
+    caught_up(&second).await;
+    second.stop().await.expect("stops");
+    let history = history(&cluster).await;
+    let deleted = history.iter().filter(|row| row.contains("-D")).count();
+    assert_eq!((history.len(), deleted), (201, 1), "every row once, as of the start, and the change since");
+}
+
+#[tokio::test]
 async fn a_job_of_two_sources_has_one_position_for_both() {
     let (cluster, ctx, dir) = source_and_history().await;
     cluster
