@@ -96,7 +96,7 @@ impl Reader {
         }
     }
 
-    /// Looks again after `window` was read: its start may have become too old while its transactions were waited for.
+    /// Looks again when the server has accepted to read `window`: its start may have become too old while its transactions were waited for.
     pub(super) async fn check_still_kept(&self, window: Window) -> Result<()> {
         let Some((asked_ms, passed)) = self.control.last_asked() else { return Ok(()) };
         // A second more, for what the question took.

@@ -3,7 +3,7 @@
 //! Each publish gives the partitions that it touches another visible version. Versions that were there before the
 //! server's time was `seen_ms` belong to commits of up to `seen_ms`; once windows were read beyond it, and as long as the
 //! versions stay the same, there is nothing to read. Then the position stays where it is: nothing is skipped, the next
-//! window is only longer. A full poll follows once a minute whatever the versions say, since a frontend that lags behind
+//! window is only longer. A full poll follows once a minute, or in a quarter of the time that changes are kept, whatever the versions say, since a frontend that lags behind
 //! may show old ones.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -53,11 +53,11 @@ struct Seen {
 impl IdleWatch {
     /// The server's time by now, when `versions` show that everything published lies before `next_ms`, and the last full
     /// poll is not too long ago.
-    fn nothing_from(&self, versions: &PartitionVersions, next_ms: i64) -> Option<i64> {
+    fn nothing_from(&self, versions: &PartitionVersions, next_ms: i64, longest: Duration) -> Option<i64> {
         let seen = self.seen.lock();
         let seen = seen.as_ref()?;
         let (at, server_ms) = seen.full;
-        let idle = seen.versions == *versions && seen.seen_ms < next_ms && at.elapsed() < FULL_POLL;
+        let idle = seen.versions == *versions && seen.seen_ms < next_ms && at.elapsed() < longest;
         idle.then(|| server_ms.saturating_add(i64::try_from(at.elapsed().as_millis()).unwrap_or(i64::MAX)))
     }
 
@@ -84,7 +84,9 @@ pub(super) enum Look {
 impl Reader {
     /// Looks whether a full poll can be spared: not when somebody waits for an instant.
     pub(super) async fn look(&self, planner: &WindowPlanner) -> Look {
-        let pointless = self.idle.useless.load(Ordering::Relaxed) || self.spec.poll_interval >= FULL_POLL;
+        // A position that stays must not look as if its changes had expired.
+        let longest = self.spec.time_to_live.map_or(FULL_POLL, |ttl| FULL_POLL.min(ttl / 4));
+        let pointless = self.idle.useless.load(Ordering::Relaxed) || self.spec.poll_interval >= longest;
         if pointless || !self.control.polls_by_interval(planner) {
             return Look::Poll(None);
         }
@@ -106,7 +108,7 @@ impl Reader {
                 return Look::Poll(None);
             }
         };
-        let Some(server_ms) = self.idle.nothing_from(&versions, planner.next_ms()) else {
+        let Some(server_ms) = self.idle.nothing_from(&versions, planner.next_ms(), longest) else {
             return Look::Poll(Some(versions));
         };
         self.control.looked();
@@ -136,16 +138,20 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn versions_prove_nothing_until_windows_passed_the_time_at_which_they_were_seen() {
         let watch = IdleWatch::default();
-        assert_eq!(watch.nothing_from(&versions(1), i64::MAX), None, "nothing was seen yet");
+        assert_eq!(watch.nothing_from(&versions(1), i64::MAX, FULL_POLL), None, "nothing was seen yet");
         watch.note(versions(1), 20_400);
-        assert_eq!(watch.nothing_from(&versions(1), 20_000), None, "a commit at 20.1 s may be among them");
-        assert_eq!(watch.nothing_from(&versions(1), 20_400), None);
+        assert_eq!(watch.nothing_from(&versions(1), 20_000, FULL_POLL), None, "a commit at 20.1 s may be among them");
+        assert_eq!(watch.nothing_from(&versions(1), 20_400, FULL_POLL), None);
         watch.note(versions(1), 30_400);
         tokio::time::advance(Duration::from_secs(2)).await;
-        assert_eq!(watch.nothing_from(&versions(1), 30_000), Some(32_400), "seen at 20.4 s, read up to 30 s");
-        assert_eq!(watch.nothing_from(&versions(2), 30_000), None, "something was published");
+        assert_eq!(
+            watch.nothing_from(&versions(1), 30_000, FULL_POLL),
+            Some(32_400),
+            "seen at 20.4 s, read up to 30 s"
+        );
+        assert_eq!(watch.nothing_from(&versions(2), 30_000, FULL_POLL), None, "something was published");
         watch.note(versions(2), 40_400);
-        assert_eq!(watch.nothing_from(&versions(2), 40_000), None);
+        assert_eq!(watch.nothing_from(&versions(2), 40_000, FULL_POLL), None);
     }
 
     #[tokio::test(start_paused = true)]
@@ -153,10 +159,10 @@ mod tests {
         let watch = IdleWatch::default();
         watch.note(versions(1), 20_400);
         tokio::time::advance(FULL_POLL - Duration::from_millis(1)).await;
-        assert!(watch.nothing_from(&versions(1), 21_000).is_some());
+        assert!(watch.nothing_from(&versions(1), 21_000, FULL_POLL).is_some());
         tokio::time::advance(Duration::from_millis(1)).await;
-        assert_eq!(watch.nothing_from(&versions(1), 21_000), None);
+        assert_eq!(watch.nothing_from(&versions(1), 21_000, FULL_POLL), None);
         watch.note(versions(1), 80_400);
-        assert!(watch.nothing_from(&versions(1), 21_000).is_some());
+        assert!(watch.nothing_from(&versions(1), 21_000, FULL_POLL).is_some());
     }
 }
