@@ -268,10 +268,7 @@ impl SyncJob {
                     }
                     // Read and released before the next await.
                     let ended = ended.ok().and_then(|outcome| outcome.clone());
-                    return Err(match ended {
-                        Some(Err(error)) => shared(&self.name, &error),
-                        _ => Error::Checkpoint { reason: format!("job {} ended before it had caught up", self.name) },
-                    });
+                    return Err(self.ended_before(ended, "it had caught up"));
                 }
             }
         }
@@ -303,10 +300,7 @@ impl SyncJob {
             () = self.control.checkpoint_written(request) => {}
             ended = outcome.wait_for(Option::is_some) => {
                 let ended = ended.ok().and_then(|outcome| outcome.clone());
-                return Err(match ended {
-                    Some(Err(error)) => shared(&self.name, &error),
-                    _ => Error::Checkpoint { reason: format!("job {} ended before its next checkpoint", self.name) },
-                });
+                return Err(self.ended_before(ended, "its next checkpoint"));
             }
         }
         match self.control.status().checkpoint {
@@ -324,6 +318,14 @@ impl SyncJob {
         check_savepoint_name(savepoint)?;
         self.control.request_savepoint(savepoint.to_string());
         self.stop().await
+    }
+
+    /// What those are told who waited for `what` of a job that ended.
+    fn ended_before(&self, ended: Option<Outcome>, what: &str) -> Error {
+        match ended {
+            Some(Err(error)) => shared(&self.name, &error),
+            _ => Error::Checkpoint { reason: format!("job {} ended before {what}", self.name) },
+        }
     }
 
     fn without_checkpoints(&self) -> Error {

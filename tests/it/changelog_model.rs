@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 use std::io::Write as _;
 
-use doris_sandbox::{Profile, Site};
+use doris_sandbox::Profile;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
-use crate::timed::{Follower, T0, Timed, utc};
+use crate::timed::{Follower, T0, Timed, asked, utc};
 
 /// Tables per run, each with its own changes and reads.
 const SEEDS: u64 = 500;
@@ -224,30 +224,11 @@ fn expected(profile: Profile, increment: usize, changes: &[&Change]) -> Vec<Stri
 }
 
 /// Windows that the server was asked for, as (start, end) in epoch milliseconds.
-fn windows(timed: &Timed, table: &str) -> Vec<(i64, i64)> {
-    let bound = |line: &str, key: &str| {
-        let line = line.to_ascii_lowercase();
-        let from = line.find(&format!("'{key}' = '")).expect("a window has bounds") + key.len() + 6;
-        chrono_ms(&line[from..from + 19])
-    };
-    let sent = timed.cluster.server().requests().matching(Site::FeFlight, "SELECT `id`, `v`, `w`, `__DORIS");
-    let name = table.rsplit('.').next().expect("table");
-    let mut windows: Vec<(i64, i64)> = sent
-        .iter()
-        .filter(|request| request.target.contains(&format!("`{name}`@incr")))
-        .map(|request| (bound(&request.target, "starttimestamp"), bound(&request.target, "endtimestamp")))
-        .collect();
+fn windows(timed: &Timed) -> Vec<(i64, i64)> {
+    let asked = asked(timed.cluster.server(), "t", 0).into_iter();
+    let mut windows: Vec<(i64, i64)> = asked.map(|window| (window.start_ms, window.end_ms)).collect();
     windows.dedup();
     windows
-}
-
-/// `yyyy-MM-dd HH:mm:ss` of 2026-01-01 in UTC as epoch milliseconds.
-fn chrono_ms(text: &str) -> i64 {
-    let number = |from: usize, to: usize| text[from..to].parse::<i64>().expect("digits");
-    assert!(text.starts_with("2026-01-0"), "{text}");
-    let day_s = (number(8, 10) - 1) * 86_400;
-    let second = day_s + number(11, 13) * 3600 + number(14, 16) * 60 + number(17, 19);
-    T0 + (second - 36_000) * 1000
 }
 
 /// What a mirror of the table holds, and all rows that it was given.
@@ -274,7 +255,6 @@ impl Mirror {
 /// Reads afterwards, in bounded reads that touch; gives the windows in which each type is to be told.
 async fn read_afterwards(
     timed: &mut Timed,
-    model: &Model,
     (profile, seed, case): (Profile, u64, &Case),
     (start_ms, end_ms): (i64, i64),
     mirror: &mut Mirror,
@@ -302,7 +282,7 @@ async fn read_afterwards(
     }
     // All but net changes are the same however the time is cut.
     let cuts = match increment {
-        "min_delta" => windows(timed, &model.table),
+        "min_delta" => windows(timed),
         _ => vec![(start_ms, end_ms)],
     };
     // Cuts that the reader chose itself have no commit in their first millisecond; at those of its user the
@@ -400,7 +380,7 @@ async fn check(timed: &mut Timed, profile: Profile, seed: u64, case: &Case, star
                 model.apply(timed, *pause, op).await;
             }
             let end_ms = (model.now_ms / 1000 + 2) * 1000;
-            (read_afterwards(timed, &model, (profile, seed, case), (start_ms, end_ms), &mut mirror).await, false)
+            (read_afterwards(timed, (profile, seed, case), (start_ms, end_ms), &mut mirror).await, false)
         }
     };
     if increment != "append_only" {

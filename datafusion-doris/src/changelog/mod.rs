@@ -74,6 +74,15 @@ pub(crate) fn changes_at_root(plan: &Arc<dyn ExecutionPlan>) -> Vec<DorisChangel
     found
 }
 
+/// True for a join that collects one of its sides.
+pub(crate) fn is_collecting_join(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    plan.is::<HashJoinExec>()
+        || plan.is::<NestedLoopJoinExec>()
+        || plan.is::<CrossJoinExec>()
+        || plan.is::<SortMergeJoinExec>()
+        || plan.is::<PiecewiseMergeJoinExec>()
+}
+
 /// Refuses a plan in which the changes of one key may overtake each other: on different ways to the root, in a sort, or
 /// on the side of a join that is collected and given in another order.
 ///
@@ -90,13 +99,8 @@ pub(crate) fn check_change_order(plan: &Arc<dyn ExecutionPlan>) -> Result<()> {
             "it changes the order in which the changes of one key are applied; leave ORDER BY out",
         ));
     }
-    let joins = plan.is::<HashJoinExec>()
-        || plan.is::<NestedLoopJoinExec>()
-        || plan.is::<CrossJoinExec>()
-        || plan.is::<SortMergeJoinExec>()
-        || plan.is::<PiecewiseMergeJoinExec>();
     // An unbounded build side is refused elsewhere, for its memory.
-    if joins
+    if is_collecting_join(plan)
         && let Some(build) = plan.children().first()
         && !build.boundedness().is_unbounded()
         && ordered(build)

@@ -7,15 +7,12 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, InvariantLevel};
-use datafusion::physical_plan::joins::{
-    CrossJoinExec, HashJoinExec, NestedLoopJoinExec, PiecewiseMergeJoinExec, SortMergeJoinExec,
-};
 use datafusion::physical_plan::sorts::partial_sort::PartialSortExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
-use crate::changelog::changelogs;
+use crate::changelog::{changelogs, is_collecting_join};
 use crate::error::Error;
 use crate::sink::DorisSinkExec;
 
@@ -59,11 +56,7 @@ fn check(plan: &Arc<dyn ExecutionPlan>, for_window: bool) -> Result<()> {
     let Some(changelog) = changelogs(plan).into_iter().find(|node| node.properties().boundedness.is_unbounded()) else {
         return Ok(());
     };
-    let joins = plan.is::<HashJoinExec>()
-        || plan.is::<NestedLoopJoinExec>()
-        || plan.is::<CrossJoinExec>()
-        || plan.is::<SortMergeJoinExec>()
-        || plan.is::<PiecewiseMergeJoinExec>();
+    let joins = is_collecting_join(plan);
     let (what, why) = match plan {
         _ if window || (sorts && for_window) => ("a window function", "whose rows it would have to order"),
         _ if sorts => ("ORDER BY", "whose first row in that order is known only at its end"),

@@ -64,8 +64,7 @@ pub(super) fn complete(
     batch: &RecordBatch,
     plan: &WritePlan,
     partial: Option<&Partial>,
-    auto: &AutoIncrement,
-    now_ms: i64,
+    (auto, now_ms, string_limit): (&AutoIncrement, i64, u32),
 ) -> Result<RecordBatch, SqlError> {
     let rows = batch.num_rows();
     let given = batch.schema();
@@ -105,7 +104,7 @@ pub(super) fn complete(
                 return Err(SqlError::detail(format!("null value for not null column, column={}", column.name)));
             }
         }
-        check_length(column, &array)?;
+        check_length(column, &array, string_limit)?;
         let negate = plan.negative && column.aggregation == Some(super::Aggregation::Sum);
         columns.push(if negate { aggregate::negated(&array)? } else { array });
     }
@@ -197,9 +196,9 @@ fn number_nulls(column: &Column, array: &ArrayRef, auto: &AutoIncrement) -> Resu
     arrow::compute::kernels::zip::zip(&given, array, &made).map_err(SqlError::detail)
 }
 
-/// CHAR(n) and VARCHAR(n) count bytes.
-fn check_length(column: &Column, array: &ArrayRef) -> Result<(), SqlError> {
-    let (DorisType::Char(limit) | DorisType::Varchar(limit)) = column.ty else { return Ok(()) };
+/// CHAR(n), VARCHAR(n) and STRING count bytes.
+fn check_length(column: &Column, array: &ArrayRef, string_limit: u32) -> Result<(), SqlError> {
+    let Some(limit) = column.ty.max_bytes(string_limit) else { return Ok(()) };
     let DataType::Utf8 = array.data_type() else { return Ok(()) };
     let longest = array.as_string::<i32>().offsets().windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0);
     if longest as i64 > i64::from(limit) {

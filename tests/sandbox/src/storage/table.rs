@@ -408,8 +408,9 @@ impl Table {
         batch: &RecordBatch,
         plan: &WritePlan,
         now_ms: i64,
+        string_limit: u32,
     ) -> Result<RecordBatch, SqlError> {
-        complete(&buffer.def, batch, plan, buffer.partial.as_ref(), &self.shared.auto, now_ms)
+        complete(&buffer.def, batch, plan, buffer.partial.as_ref(), (&self.shared.auto, now_ms, string_limit))
     }
 
     /// Refuses rows of a partial update whose key has no live row, when those are an error.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use arrow::array::{AsArray, RecordBatch};
+use arrow::array::RecordBatch;
 
 use super::manager::NewTxn;
 use super::publish::{Refused, publish};
@@ -12,7 +12,6 @@ use super::{RefusedRow, TxnState, TxnView, UpdateMode};
 use crate::engine::{Engine, LoadOutcome, LoadSpec, MergeType};
 use crate::error::LoadError;
 use crate::storage::{Aggregation, DELETE_SIGN, KeysType, LoadBuffer, Partial, SEQUENCE_COL, Table, WritePlan};
-use crate::types::DorisType;
 
 /// An open load. Dropping it without [`Engine::finish_load`] or [`Engine::abort_load`] aborts its transaction.
 pub struct LoadTxn {
@@ -200,23 +199,6 @@ pub(crate) fn begin(engine: &Arc<Engine>, spec: LoadSpec) -> Result<LoadTxn, Loa
     })
 }
 
-/// STRINGs are shorter than the server's limit.
-fn check_strings(table: &Table, batch: &RecordBatch, limit: u32) -> Result<(), crate::error::SqlError> {
-    for column in table.columns().iter().filter(|column| column.ty == DorisType::String) {
-        let Some(texts) = batch.column_by_name(&column.name).and_then(|array| array.as_string_opt::<i32>()) else {
-            continue;
-        };
-        let longest = texts.offsets().windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or_default();
-        if i64::from(longest) > i64::from(limit) {
-            return Err(crate::error::SqlError::detail(format!(
-                "the length of input is too long than schema, column_name: {}, schema length: {limit}, actual length: {longest}",
-                column.name
-            )));
-        }
-    }
-    Ok(())
-}
-
 pub(crate) fn write(engine: &Engine, txn: &LoadTxn, batch: RecordBatch) -> Result<Vec<RefusedRow>, LoadError> {
     write_into(engine, txn, &txn.buffer, batch)
 }
@@ -253,8 +235,8 @@ fn write_into(
             ),
         ));
     }
-    let whole = txn.table.complete(buffer, &batch, &txn.plan, config.clock.now_ms()).map_err(quality)?;
-    check_strings(&txn.table, &whole, config.string_limit_bytes).map_err(quality)?;
+    let (now_ms, string_limit) = (config.clock.now_ms(), config.string_limit_bytes);
+    let whole = txn.table.complete(buffer, &batch, &txn.plan, now_ms, string_limit).map_err(quality)?;
     txn.table.check_new_keys(buffer, &whole).map_err(quality)?;
     buffer.push(whole).map_err(quality)
 }
