@@ -3,8 +3,8 @@
 //! Each publish gives the partitions that it touches another visible version. Versions that were there before the
 //! server's time was `seen_ms` belong to commits of up to `seen_ms`; once windows were read beyond it, and as long as the
 //! versions stay the same, there is nothing to read. Then the position stays where it is: nothing is skipped, the next
-//! window is only longer. A full poll follows once a minute, or in a quarter of the time that changes are kept, whatever the versions say, since a frontend that lags behind
-//! may show old ones.
+//! window is only longer. A full poll follows once a minute, or in a quarter of the time that changes are kept, whatever
+//! the versions say, since a frontend that lags behind may show old ones.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
