@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 use doris_sandbox::cli::SandboxArgs;
 
+use crate::admin::JobsArgs;
 use crate::render::Format;
 
 /// A SQL shell for Apache Doris on Apache DataFusion.
@@ -17,7 +18,7 @@ use crate::render::Format;
     args_conflicts_with_subcommands = true,
     after_help = "Exit codes: 0 success, 1 a statement, assertion or job failed, 2 wrong arguments, 130 Ctrl-C, 143 \
                   SIGTERM.\n\nEnvironment: DORIS_FENODES and DORIS_JDBC_URL give ${fenodes} and ${jdbc_url} without \
-                  --sandbox; DORIS_USERNAME\nand DORIS_PASSWORD log in to the server of \\doris; \
+                  --sandbox; DORIS_USERNAME\nand DORIS_PASSWORD log in to the server of \\doris, and to that of jobs; \
                   DATAFUSION_DORIS_HISTORY names the history file (empty: none).\n\nStatements and backslash \
                   commands: see \\help in the shell."
 )]
@@ -52,6 +53,8 @@ pub struct Args {
 pub enum Mode {
     /// Run a Doris sandbox until SIGINT or SIGTERM; prints one JSON line with its addresses when ready
     Sandbox(SandboxArgs),
+    /// Show, reset or drop the continuous INSERTs whose checkpoints are in a directory
+    Jobs(JobsArgs),
 }
 
 #[cfg(test)]

@@ -19,13 +19,13 @@ use crate::jobs::{Background, Progress, State};
 use crate::substitute::{Lookup, Missing};
 
 /// `${fenodes}` without a sandbox.
-const FENODES_VARIABLE: &str = "DORIS_FENODES";
+pub(crate) const FENODES_VARIABLE: &str = "DORIS_FENODES";
 /// `${jdbc_url}` and the server of `\doris`, without a sandbox and without `\connect`.
 const JDBC_URL_VARIABLE: &str = "DORIS_JDBC_URL";
 /// User of that server, `root` by default.
-const USER_VARIABLE: &str = "DORIS_USERNAME";
+pub(crate) const USER_VARIABLE: &str = "DORIS_USERNAME";
 /// Password of that server, empty by default.
-const PASSWORD_VARIABLE: &str = "DORIS_PASSWORD";
+pub(crate) const PASSWORD_VARIABLE: &str = "DORIS_PASSWORD";
 
 /// One result of a statement that Doris ran.
 #[derive(Debug)]
@@ -146,14 +146,19 @@ impl Default for Context {
     }
 }
 
+/// An instant in epoch milliseconds, for people.
+pub(crate) fn instant(ms: i64) -> String {
+    match timestamp_ms_to_datetime(ms) {
+        Some(time) => format!("{} UTC", time.format("%Y-%m-%d %H:%M:%S%.3f")),
+        None => format!("millisecond {ms}"),
+    }
+}
+
 /// How far a changelog is mirrored, for people.
-fn place(position: &SourcePosition) -> String {
+pub(crate) fn place(position: &SourcePosition) -> String {
     match position {
         SourcePosition::Snapshot { .. } => "snapshot".to_owned(),
-        SourcePosition::Changelog { next_ms } => match timestamp_ms_to_datetime(*next_ms) {
-            Some(time) => format!("changes before {} UTC", time.format("%Y-%m-%d %H:%M:%S%.3f")),
-            None => format!("changes before millisecond {next_ms}"),
-        },
+        SourcePosition::Changelog { next_ms } => format!("changes before {}", instant(*next_ms)),
     }
 }
 

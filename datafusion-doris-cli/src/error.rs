@@ -52,6 +52,9 @@ pub enum ShellError {
         /// How long was waited.
         waited: Duration,
     },
+    /// Arguments of the command line do not fit.
+    #[error("{0}")]
+    Arguments(String),
     /// There is no server for `\doris`.
     #[error("not connected to a Doris server: use `\\connect URL [USER [PASSWORD]]`, or start with --sandbox")]
     NotConnected,
@@ -90,11 +93,12 @@ impl From<datafusion_doris::Error> for ShellError {
 }
 
 impl ShellError {
-    /// The process's exit code: 1 for a failure, 130 and 143 for the signals, 141 when the output was closed.
+    /// The process's exit code: 1 for a failure, 2 for wrong arguments, 130 and 143 for the signals, 141 when the output was closed.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Interrupted(signal) => signal.exit_code(),
             Self::OutputClosed => 141,
+            Self::Arguments(_) => 2,
             _ => 1,
         }
     }
@@ -161,5 +165,6 @@ mod tests {
         assert_eq!(ShellError::Interrupted(Signal::Terminate).exit_code(), 143);
         assert_eq!(ShellError::OutputClosed.exit_code(), 141);
         assert_eq!(ShellError::NotConnected.exit_code(), 1);
+        assert_eq!(ShellError::Arguments("no".into()).exit_code(), 2);
     }
 }

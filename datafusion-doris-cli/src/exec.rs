@@ -125,7 +125,8 @@ pub(crate) async fn print_batch(shell: &Shell, batch: &RecordBatch) -> Result<()
     print_whole(batch, shell.format, &shell.output).await
 }
 
-async fn print_whole(batch: &RecordBatch, format: Format, output: &Output) -> Result<()> {
+/// Prints one batch as a whole result in `format`.
+pub(crate) async fn print_whole(batch: &RecordBatch, format: Format, output: &Output) -> Result<()> {
     let mut writer = format.writer(&batch.schema(), false);
     let whole = futures::stream::iter([Ok::<_, ShellError>(batch.clone())]);
     print_stream(whole, writer.as_mut(), output).await.map(drop)

@@ -8,6 +8,7 @@
 //! [`run`] is the whole program without its process: arguments, output streams and signals come in, an exit code comes
 //! out.
 
+pub mod admin;
 pub mod args;
 pub mod command;
 mod complete;

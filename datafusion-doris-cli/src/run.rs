@@ -5,6 +5,7 @@ use std::path::Path;
 
 use tokio::io::AsyncReadExt;
 
+use crate::admin;
 use crate::args::{Args, Mode};
 use crate::complete::Names;
 use crate::context::Context;
@@ -17,14 +18,19 @@ use crate::shell::{Flow, Shell};
 /// Runs the shell as `args` say and gives the exit code: 0, or that of the first error (see
 /// [`ShellError::exit_code`]). Errors have been reported on `output`.
 pub async fn run(args: Args, output: Output, mut interrupts: Interrupts) -> u8 {
-    if let Some(Mode::Sandbox(sandbox)) = &args.mode {
-        return match sandbox.run().await {
-            Ok(()) => 0,
-            Err(error) => {
-                report(&output, &ShellError::Sandbox(error.to_string())).await;
-                1
-            }
-        };
+    let done = match &args.mode {
+        Some(Mode::Sandbox(sandbox)) => {
+            Some(sandbox.run().await.map_err(|error| ShellError::Sandbox(error.to_string())))
+        }
+        Some(Mode::Jobs(jobs)) => Some(interrupts.guard(admin::run(jobs, &output)).await),
+        None => None,
+    };
+    if let Some(done) = done {
+        if let Err(error) = &done {
+            report(&output, error).await;
+        }
+        let _ = output.flush().await;
+        return done.map_or_else(|error| error.exit_code(), |()| 0);
     }
     let context = match start_context(&args, &mut interrupts).await {
         Ok(context) => context,

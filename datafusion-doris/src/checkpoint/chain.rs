@@ -23,7 +23,7 @@ use chrono::{SecondsFormat, Utc};
 use super::fingerprint::Fingerprint;
 use super::record::{Checkpoint, Leftover, SourceState, VERSION};
 use super::store::{CheckpointStore, Created};
-use super::{CommitPermit, Committable, Epoch, Generation, SourcePosition};
+use super::{CommitPermit, Committable, Epoch, Generation, LabelSeries, SourcePosition};
 use crate::error::{Error, Result};
 
 /// Epochs of earlier generations that are remembered to be cleaned up.
@@ -40,6 +40,10 @@ pub struct ChainOptions {
     pub fingerprint: Fingerprint,
     /// The sources, in the order of the plan.
     pub tables: Vec<String>,
+    /// How its labels are made; `None` when its loads are not two-phase.
+    pub labels: Option<LabelSeries>,
+    /// What a person does to the job.
+    pub note: Option<String>,
 }
 
 /// The newest record of a chain.
@@ -60,6 +64,7 @@ pub(super) struct Draft {
     pub sources: Vec<SourceState>,
     pub previous: Option<Vec<SourceState>>,
     pub committables: Vec<Committable>,
+    pub rows: Option<u64>,
     pub to_abort: Vec<Leftover>,
 }
 
@@ -82,11 +87,11 @@ pub(super) struct Chain {
     record: Checkpoint,
 }
 
-fn record_name(seq: u64) -> String {
+pub(super) fn record_name(seq: u64) -> String {
     format!("checkpoint-{seq:012}.json")
 }
 
-fn done_name(seq: u64) -> String {
+pub(super) fn done_name(seq: u64) -> String {
     format!("checkpoint-{seq:012}.done")
 }
 
@@ -94,8 +99,13 @@ fn savepoint_name(name: &str) -> String {
     format!("savepoint-{name}.json")
 }
 
+/// The savepoint whose object this is.
+pub(super) fn savepoint_in(object: &str) -> Option<&str> {
+    object.strip_prefix("savepoint-")?.strip_suffix(".json")
+}
+
 /// The number in the name of a record (`extension` = `json`) or of a mark.
-fn number(name: &str, extension: &str) -> Option<u64> {
+pub(super) fn number(name: &str, extension: &str) -> Option<u64> {
     let digits = name.strip_prefix("checkpoint-")?.strip_suffix(extension)?.strip_suffix('.')?;
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
 }
@@ -143,8 +153,7 @@ pub async fn savepoint(store: &dyn CheckpointStore, name: &str) -> Result<Checkp
         Some(text) => Checkpoint::parse(&format!("{}/{object}", store.location()), &text),
         None => {
             let names = store.list().await?;
-            let known: Vec<&str> =
-                names.iter().filter_map(|name| name.strip_prefix("savepoint-")?.strip_suffix(".json")).collect();
+            let known: Vec<&str> = names.iter().filter_map(|name| savepoint_in(name)).collect();
             let known = if known.is_empty() { "none".to_string() } else { known.join(", ") };
             let reason = format!("there is no savepoint '{name}' in {}; there are: {known}", store.location());
             Err(Error::Checkpoint { reason })
@@ -180,18 +189,25 @@ fn taking_over(newest: Option<&Newest>, options: &ChainOptions, writer: &str) ->
             .collect(),
         previous: None,
         committables: vec![],
+        rows: None,
         carried_from: None,
         to_abort: vec![],
+        labels: options.labels.clone(),
+        note: options.note.clone(),
+        dropped: false,
         fingerprint: options.fingerprint.clone(),
     };
     let Some(Newest { seq, record: old, settled }) = newest else { return Ok(claim) };
+    claim.generation = Generation(old.generation.0.saturating_add(1));
+    if old.dropped {
+        return Ok(claim);
+    }
     check_fits(old, options)?;
-    claim.generation = Generation(old.generation.0 + 1);
     claim.sources = old.sources.clone();
     if !old.chain.is_empty() {
         claim.chain = old.chain.clone();
         claim.to_abort = old.to_abort.clone();
-        claim.to_abort.push(Leftover { generation: old.generation, epoch: old.epoch.next() });
+        claim.to_abort.push(old.next_epoch());
         let surplus = claim.to_abort.len().saturating_sub(MOST_LEFTOVERS);
         claim.to_abort.drain(..surplus);
     }
@@ -233,6 +249,30 @@ async fn take(store: &dyn CheckpointStore, seq: u64, text: &[u8]) -> Result<std:
     }
 }
 
+/// Writes the record of a dropped job after whatever there is; gives its number.
+///
+/// # Errors
+/// [`Error::CheckpointStore`].
+pub(super) async fn write_fence(store: &dyn CheckpointStore, job: &str, generation: Generation) -> Result<u64> {
+    let options = ChainOptions {
+        job: job.to_string(),
+        retain: usize::MAX,
+        fingerprint: Fingerprint::default(),
+        tables: vec![],
+        labels: None,
+        note: Some("dropped".into()),
+    };
+    let record = Checkpoint { generation, dropped: true, ..taking_over(None, &options, &unique())? };
+    let text = record.to_json()?;
+    loop {
+        let names = store.list().await?;
+        let seq = names.iter().filter_map(|name| number(name, "json")).max().unwrap_or(0) + 1;
+        if take(store, seq, &text).await?.is_ok() {
+            return Ok(seq);
+        }
+    }
+}
+
 impl Chain {
     /// Takes the chain over: from now on earlier generations can write nothing. A job that is not the one of the
     /// newest record is refused before that.
@@ -264,14 +304,16 @@ impl Chain {
 
     /// The next record.
     pub fn next_record(&self, draft: Draft) -> Checkpoint {
-        let Draft { epoch, sources, previous, committables, to_abort } = draft;
+        let Draft { epoch, sources, previous, committables, rows, to_abort } = draft;
         Checkpoint {
             epoch,
             sources,
             previous,
             committables,
+            rows,
             to_abort,
             carried_from: None,
+            note: None,
             written_at: now(),
             ..self.record.clone()
         }
@@ -299,16 +341,18 @@ impl Chain {
     fn fenced(&self, found: Option<&[u8]>) -> Error {
         let Checkpoint { job, generation, .. } = &self.record;
         let by = found.and_then(|text| Checkpoint::parse("", text).ok());
-        let by = match &by {
-            Some(other) => format!("generation {} of job {job}, started at {}", other.generation, other.written_at),
-            None => format!("another generation of job {job}"),
+        let rest = format!("this one, generation {generation}, ends and has committed nothing since");
+        let advice = "run a job once, or give each its own name";
+        let reason = match &by {
+            Some(Checkpoint { note: Some(note), written_at, .. }) => {
+                format!("job {job} was {note} at {written_at}: {rest}")
+            }
+            Some(Checkpoint { generation, written_at, .. }) => {
+                format!("generation {generation} of job {job}, started at {written_at}, took over: {rest}; {advice}")
+            }
+            None => format!("another generation of job {job}, took over: {rest}; {advice}"),
         };
-        Error::Checkpoint {
-            reason: format!(
-                "{by}, took over: this one, generation {generation}, ends and has committed nothing since; run a job \
-                 once, or give each its own name"
-            ),
-        }
+        Error::Checkpoint { reason }
     }
 
     /// Notes that the loads of the newest record are visible, and removes what is not kept any longer.
@@ -386,6 +430,8 @@ mod tests {
             retain: 2,
             fingerprint: Fingerprint::from_iter([("query", "q")]),
             tables: vec!["db.t".into()],
+            labels: None,
+            note: None,
         }
     }
 
@@ -400,7 +446,7 @@ mod tests {
     fn draft(epoch: u64, committables: Vec<Committable>) -> Draft {
         let next_ms = 1000 * i64::try_from(epoch).unwrap();
         let previous = Some(at(next_ms - 1000));
-        Draft { epoch: Epoch(epoch), sources: at(next_ms), previous, committables, to_abort: vec![] }
+        Draft { epoch: Epoch(epoch), sources: at(next_ms), previous, committables, rows: None, to_abort: vec![] }
     }
 
     async fn append(chain: &mut Chain, draft: Draft) -> Appended {
@@ -423,7 +469,7 @@ mod tests {
         assert_eq!((second.seq(), second.record().generation, second.record().epoch), (3, Generation(2), Epoch(0)));
         assert_eq!(second.record().sources, at(1000));
         assert_eq!(second.record().chain, first.record().chain);
-        assert_eq!(second.record().to_abort, [Leftover { generation: Generation(1), epoch: Epoch(2) }]);
+        assert_eq!(second.record().to_abort, [Leftover { generation: Generation(1), epoch: Epoch(2), labels: None }]);
     }
 
     #[tokio::test]
@@ -451,6 +497,26 @@ mod tests {
         let message = error.to_string();
         assert!(message.contains("generation 2 of job j") && message.contains("took over"), "{message}");
         assert_eq!(newest(store.as_ref()).await.unwrap().unwrap().seq, new.seq());
+    }
+
+    #[tokio::test]
+    async fn dropped_job_begins_anew_and_its_processes_are_told() {
+        let store = Arc::new(MemoryStore::default());
+        let mut old = claim(&store).await;
+        append(&mut old, draft(1, vec![])).await;
+        let by_hand = ChainOptions { note: Some("dropped".into()), ..options() };
+        let mut person = Chain::claim(Arc::clone(&store) as _, by_hand).await.unwrap();
+        let record = person.next_record(draft(0, vec![]));
+        let record = Checkpoint { note: Some("dropped".into()), dropped: true, sources: vec![], ..record };
+        assert!(matches!(person.append(&record).await.unwrap(), Appended::Recorded(_)));
+        let Appended::Fenced(error) = append(&mut old, draft(2, vec![load("a")])).await else { panic!("not fenced") };
+        assert!(error.to_string().contains("job j was dropped at 2"), "{error}");
+        let other = ChainOptions { tables: vec!["db.u".into()], fingerprint: Fingerprint::default(), ..options() };
+        let new = Chain::claim(Arc::clone(&store) as _, other).await.unwrap();
+        assert_eq!((new.seq(), new.record().generation), (5, Generation(3)));
+        assert_ne!(new.record().chain, old.record().chain, "labels are others");
+        assert_eq!(new.record().sources[0].position, SourcePosition::START);
+        assert!(!new.record().dropped && new.record().note.is_none() && new.record().to_abort.is_empty());
     }
 
     #[tokio::test]

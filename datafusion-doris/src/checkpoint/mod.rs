@@ -30,10 +30,12 @@
 //! This module knows neither Doris nor HTTP. The changelog implements [`EpochSource`], the sink [`EpochSink`], and
 //! [`coordinator::run`] drives both.
 
+pub mod admin;
 pub mod chain;
 mod control;
 pub mod coordinator;
 pub mod fingerprint;
+mod labels;
 pub mod record;
 pub mod recovery;
 pub mod store;
@@ -44,6 +46,7 @@ mod whitelist;
 
 pub use control::{RunControl, RunStatus};
 pub use coordinator::{Checkpoints, RunOptions, RunSetup, merge_partitions};
+pub use labels::LabelSeries;
 pub use record::Checkpoint;
 pub use recovery::CommitPermit;
 pub use store::CheckpointStore;

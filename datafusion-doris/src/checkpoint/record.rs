@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::fingerprint::Fingerprint;
-use super::{Committable, Epoch, Generation, SourcePosition};
+use super::{Committable, Epoch, Generation, LabelSeries, SourcePosition};
 use crate::error::{Error, Result};
 
 /// The version that this crate writes.
@@ -23,12 +23,22 @@ pub struct SourceState {
 }
 
 /// An epoch of an earlier generation whose loads are in no checkpoint, and may still be open.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Leftover {
     /// Generation of its labels.
     pub generation: Generation,
     /// Epoch of its labels.
     pub epoch: Epoch,
+    /// How its labels are made. Absent where an older program did not keep it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub labels: Option<LabelSeries>,
+}
+
+impl Leftover {
+    /// The loads that it may have left behind; `job` is the job's name as labels carry it. `None` = not known.
+    pub fn loads(&self, job: &str) -> Option<Vec<Committable>> {
+        Some(self.labels.as_ref()?.loads_of(job, self.generation, self.epoch))
+    }
 }
 
 /// What a job knows after an epoch: the sources' positions, and the loads that the epoch pre-committed.
@@ -56,12 +66,24 @@ pub struct Checkpoint {
     pub previous: Option<Vec<SourceState>>,
     /// Loads of the epoch that are pre-committed, and to be committed.
     pub committables: Vec<Committable>,
+    /// Rows of the epoch; absent in records that are no epoch's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rows: Option<u64>,
     /// The record from which `committables` were taken over, when a generation could not know that they are done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub carried_from: Option<u64>,
     /// Epochs of earlier generations whose loads are to be aborted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub to_abort: Vec<Leftover>,
+    /// How the labels of this generation are made; absent when its loads are not two-phase.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub labels: Option<LabelSeries>,
+    /// What a person did to the job, who had the record written: `reset to …`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+    /// The job was dropped: the record stays as a fence, and the next start begins anew after it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dropped: bool,
     /// What the job is. Empty when an older version did not keep it.
     #[serde(default)]
     pub fingerprint: Fingerprint,
@@ -90,8 +112,12 @@ impl From<CheckpointV0> for Checkpoint {
             sources: old.sources,
             previous: None,
             committables: old.committables,
+            rows: None,
             carried_from: None,
             to_abort: vec![],
+            labels: None,
+            note: None,
+            dropped: false,
             fingerprint: Fingerprint::default(),
         }
     }
@@ -136,6 +162,11 @@ impl Checkpoint {
         Ok(text)
     }
 
+    /// The epoch of this generation that follows: its loads may be there, and are in no record yet.
+    pub fn next_epoch(&self) -> Leftover {
+        Leftover { generation: self.generation, epoch: self.epoch.next(), labels: self.labels.clone() }
+    }
+
     /// The job's name as labels carry it.
     pub fn label_job(&self) -> String {
         format!("{}/{}", self.job, self.chain)
@@ -167,8 +198,12 @@ mod tests {
                 txn_id: Some(4),
                 host: "be:8040".into(),
             }],
+            rows: Some(12),
             carried_from: None,
-            to_abort: vec![Leftover { generation: Generation(1), epoch: Epoch(3) }],
+            to_abort: vec![Leftover { generation: Generation(1), epoch: Epoch(3), labels: None }],
+            labels: Some(LabelSeries { prefix: "p".into(), db: "shop".into(), table: "copy".into(), writers: 1 }),
+            note: None,
+            dropped: false,
             fingerprint: Fingerprint::from_iter([("sink table", "shop.copy")]),
         }
     }
@@ -179,7 +214,9 @@ mod tests {
         let text = String::from_utf8(record.to_json().unwrap()).unwrap();
         assert!(text.contains("\"version\": 1,\n") && text.contains("\"sink table\": \"shop.copy\""), "{text}");
         assert!(text.contains("\"phase\": \"changelog\""), "{text}");
-        assert!(!text.contains("carried_from"), "{text}");
+        for absent in ["carried_from", "note", "dropped"] {
+            assert!(!text.contains(absent), "{text}");
+        }
         assert_eq!(Checkpoint::parse("r", text.as_bytes()).unwrap(), record);
     }
 

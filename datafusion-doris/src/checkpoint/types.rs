@@ -8,7 +8,7 @@ use datafusion::execution::TaskContext;
 use datafusion::physical_plan::{ExecutionPlan, SendableRecordBatchStream};
 use serde::{Deserialize, Serialize};
 
-use super::CommitPermit;
+use super::{CommitPermit, LabelSeries};
 use crate::error::Result;
 use crate::protocol::LabelState;
 
@@ -190,6 +190,11 @@ pub trait EpochSink: Send + Sync + fmt::Debug {
 
     /// The loads that an epoch of `job` may have left behind: all that is known of them is their labels.
     fn loads_of(&self, job: &str, generation: Generation, epoch: Epoch) -> Vec<Committable>;
+
+    /// How the labels of those are made, for the checkpoint; `None` when nothing can be left behind.
+    fn labels(&self) -> Option<LabelSeries> {
+        None
+    }
 
     /// What the server says about a load.
     ///

@@ -12,6 +12,7 @@
 mod committer;
 mod encoder;
 mod exec;
+mod loads;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::expect_used)]
 mod tests;
@@ -35,13 +36,16 @@ use parking_lot::Mutex;
 use self::committer::{Aborted, Committer};
 use self::encoder::{CsvEncoder, Encoder, JsonEncoder, RowLayout, has_nested};
 pub use self::exec::DorisSinkExec;
+pub use self::loads::DorisLoads;
 use self::writer::{LoadWriter, Loaded};
 use crate::checkpoint::chain::unique;
-use crate::checkpoint::{AbortOutcome, CommitPermit, Committable, Epoch, EpochSink, Generation, WriteOutcome};
+use crate::checkpoint::{
+    AbortOutcome, CommitPermit, Committable, Epoch, EpochSink, Generation, LabelSeries, WriteOutcome,
+};
 use crate::client::DorisClient;
 use crate::error::{Error, Result};
 use crate::options::{SinkFormat, SinkOptions};
-use crate::protocol::{LabelIdentity, LabelState};
+use crate::protocol::LabelState;
 use crate::types::{KeyModel, TableIdent, TableSchema};
 
 /// How long the state of a label may stay open, unless the load has its own `timeout`.
@@ -180,13 +184,16 @@ impl DorisSink {
     }
 
     fn label(&self, job: &str, generation: u64, epoch: u64) -> String {
-        let identity = LabelIdentity {
-            prefix: &self.options.label_prefix,
-            database: &self.table.database,
-            table: &self.table.table,
-            job,
-        };
-        identity.label(generation, epoch, 0)
+        self.series().label(job, Generation(generation), Epoch(epoch), 0)
+    }
+
+    fn series(&self) -> LabelSeries {
+        LabelSeries {
+            prefix: self.options.label_prefix.clone(),
+            db: self.table.database.clone(),
+            table: self.table.table.clone(),
+            writers: 1,
+        }
     }
 
     /// Writes all of `data` under `label`, to the pre-commit (or to the end, without two-phase commit).
@@ -342,13 +349,12 @@ impl EpochSink for DorisSink {
     }
 
     fn loads_of(&self, job: &str, generation: Generation, epoch: Epoch) -> Vec<Committable> {
-        if !self.options.two_phase_commit {
-            // Visible with their end: there is nothing to take back.
-            return vec![];
-        }
-        let label = self.label(job, generation.0, epoch.0);
-        let (db, table) = (self.table.database.clone(), self.table.table.clone());
-        vec![Committable { db, table, label, txn_id: None, host: String::new() }]
+        self.labels().map(|series| series.loads_of(job, generation, epoch)).unwrap_or_default()
+    }
+
+    fn labels(&self) -> Option<LabelSeries> {
+        // Without two phases loads are visible with their end: there is nothing to take back.
+        self.options.two_phase_commit.then(|| self.series())
     }
 
     async fn label_state(&self, load: &Committable) -> Result<LabelState> {

@@ -15,7 +15,10 @@ const FORM: &str = "must match yyyy-MM-dd HH:mm:ss";
 
 impl LocalTime {
     /// Reads exactly `yyyy-MM-dd HH:mm:ss`. The calendar is checked here: a server would take 30 February as 1 March.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+    ///
+    /// # Errors
+    /// The reason, with the text.
+    pub fn parse(text: &str) -> Result<Self, String> {
         let bad = |reason: &str| format!("'{text}' {FORM}{reason}");
         let shape = text.len() == 19
             && text.bytes().enumerate().all(|(at, byte)| match at {

@@ -184,6 +184,8 @@ impl EpochLoop {
                 retain: checkpoints.retain,
                 fingerprint: self.fingerprint(),
                 tables: self.sources.iter().map(|source| source.table()).collect(),
+                labels: self.sink.labels(),
+                note: None,
             };
             let chain = Chain::claim(Arc::clone(&checkpoints.store), options).await?;
             let record = chain.record();
@@ -316,7 +318,7 @@ impl EpochLoop {
         if !self.must_record(rows, &pending.committables, requested) {
             return Ok(Done { rows, counted: false, requested });
         }
-        self.record_and_commit(before, pending).await?;
+        self.record_and_commit(rows, before, pending).await?;
         Ok(Done { rows, counted: true, requested })
     }
 
@@ -370,12 +372,18 @@ impl EpochLoop {
         previous: Option<Vec<SourceState>>,
         committables: Vec<Committable>,
     ) -> Draft {
-        Draft { epoch, sources, previous, committables, to_abort: self.leftovers.clone() }
+        Draft { epoch, sources, previous, committables, rows: None, to_abort: self.leftovers.clone() }
     }
 
     /// Makes an epoch durable, then visible.
-    async fn record_and_commit(&mut self, before: Vec<SourceState>, mut pending: PreCommitted) -> Result<()> {
+    async fn record_and_commit(
+        &mut self,
+        rows: u64,
+        before: Vec<SourceState>,
+        mut pending: PreCommitted,
+    ) -> Result<()> {
         let draft = self.draft(self.epoch, self.positions(), Some(before.clone()), pending.committables.clone());
+        let draft = Draft { rows: Some(rows), ..draft };
         let permit = match self.record(draft).await {
             Ok(permit) => permit,
             Err(error) => {

@@ -208,13 +208,14 @@ impl EpochLoop {
         let Some(job) = self.chain.as_ref().map(|chain| chain.record().label_job()) else { return Ok(()) };
         let mut left = Vec::new();
         for leftover in self.leftovers.clone() {
-            for load in self.sink.loads_of(&job, leftover.generation, leftover.epoch) {
+            let known = leftover.loads(&job);
+            for load in known.unwrap_or_else(|| self.sink.loads_of(&job, leftover.generation, leftover.epoch)) {
                 match recover(false, self.sink.label_state(&load).await?) {
                     RecoveryAction::Abort => {
                         if let Err(error) = self.sink.abort(std::slice::from_ref(&load)).await {
                             // Nobody may commit it any more; the server drops it in time.
                             warn!(label = %load.label, %error, "a load of an earlier generation was not aborted");
-                            left.push(leftover);
+                            left.push(leftover.clone());
                         }
                     }
                     RecoveryAction::Stop => {

@@ -30,6 +30,30 @@ impl LocalStore {
         Self { dir: dir.into() }
     }
 
+    /// The names of the directories in it.
+    ///
+    /// # Errors
+    /// [`Error::Checkpoint`] when it is not there; [`Error::CheckpointStore`].
+    pub(super) async fn directories(&self) -> Result<Vec<String>> {
+        let found = self.blocking("listing", "", |dir, _| {
+            let entries = match fs::read_dir(dir) {
+                Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+                entries => entries?,
+            };
+            let mut names = Vec::new();
+            for entry in entries {
+                let entry = entry?;
+                if entry.path().is_dir()
+                    && let Ok(name) = entry.file_name().into_string()
+                {
+                    names.push(name);
+                }
+            }
+            Ok(Some(names))
+        });
+        found.await?.ok_or_else(|| Error::Checkpoint { reason: format!("there is no directory {}", self.location()) })
+    }
+
     /// Runs file work where blocking is allowed.
     async fn blocking<T: Send + 'static>(
         &self,

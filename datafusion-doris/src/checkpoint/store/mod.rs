@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 pub use self::local::LocalStore;
 pub use self::object::ObjectStoreCheckpoints;
@@ -81,6 +81,32 @@ fn directory_of(job: &str) -> Result<String> {
     Ok(if name.starts_with('.') { name.replacen('.', "%2E", 1) } else { name })
 }
 
+/// The job whose directory has this name; `None` = no job's.
+fn job_of(directory: &str) -> Option<String> {
+    let job = percent_decode_str(directory).decode_utf8().ok()?.into_owned();
+    directory_of(&job).ok().filter(|own| own == directory).map(|_| job)
+}
+
+/// The names of all jobs that may have something below `dir`, sorted; what is not the directory of a job is left out.
+///
+/// # Errors
+/// [`Error::Config`] for a location that cannot be used, [`Error::Checkpoint`] for a directory that is not there,
+/// [`Error::CheckpointStore`].
+pub async fn jobs(dir: &str) -> Result<Vec<String>> {
+    let dir = dir.trim();
+    if dir.is_empty() {
+        return Err(Error::config("doris.checkpoint.dir", "is empty; name a directory or s3://bucket/prefix"));
+    }
+    let directories = match dir.strip_prefix("file://") {
+        Some(path) => LocalStore::new(path).directories().await?,
+        None if dir.contains("://") => ObjectStoreCheckpoints::directories(dir, std::env::vars()).await?,
+        None => LocalStore::new(dir).directories().await?,
+    };
+    let mut jobs: Vec<String> = directories.iter().filter_map(|directory| job_of(directory)).collect();
+    jobs.sort();
+    Ok(jobs)
+}
+
 /// The store of `job` below `dir`, the value of `doris.checkpoint.dir`: a local path, `file://…`, or the URL of an
 /// object store (`s3://bucket/prefix`), whose credentials are in the environment (`AWS_ACCESS_KEY_ID`,
 /// `AWS_SECRET_ACCESS_KEY`, `AWS_REGION`, `AWS_ENDPOINT`, …).
@@ -118,6 +144,10 @@ mod tests {
             ("v1.2_x-y", "v1.2_x-y"),
         ] {
             assert_eq!(directory_of(job).unwrap(), directory);
+            assert_eq!(job_of(directory).as_deref(), Some(job));
+        }
+        for other in ["%", "a b", ".hidden", "%20", "", "a%2520b/"] {
+            assert_eq!(job_of(other), None, "{other}");
         }
         assert!(directory_of("  ").unwrap_err().to_string().contains("doris.job.name"));
     }

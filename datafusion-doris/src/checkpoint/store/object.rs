@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use futures::TryStreamExt;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions};
+use percent_encoding::percent_decode_str;
 use reqwest::Url;
 
 use super::{CheckpointStore, Created};
@@ -31,6 +32,13 @@ impl ObjectStoreCheckpoints {
     /// # Errors
     /// [`Error::Config`] when the URL names no store that this crate knows.
     pub fn from_url(url: &str, directory: &str, options: impl IntoIterator<Item = (String, String)>) -> Result<Self> {
+        let base = Self::base(url, options)?;
+        let location = format!("{}/{directory}", base.location);
+        Ok(Self::new(base.store, base.prefix.join(directory.to_string()), location))
+    }
+
+    /// The place that `url` names.
+    fn base(url: &str, options: impl IntoIterator<Item = (String, String)>) -> Result<Self> {
         let refused =
             |reason: String| Error::config("doris.checkpoint.dir", format!("'{url}' cannot be used: {reason}"));
         let parsed = Url::parse(url).map_err(|error| refused(error.to_string()))?;
@@ -41,8 +49,19 @@ impl ObjectStoreCheckpoints {
         let options = options.into_iter().filter(|(key, _)| key.to_ascii_uppercase().starts_with("AWS_"));
         let (store, path) =
             object_store::parse_url_opts(&parsed, options).map_err(|error| refused(error.to_string()))?;
-        let location = format!("{}/{directory}", url.trim_end_matches('/'));
-        Ok(Self::new(store.into(), path.join(directory.to_string()), location))
+        Ok(Self::new(store.into(), path, url.trim_end_matches('/')))
+    }
+
+    /// The names of the directories of `url`, with `options` as in [`Self::from_url`].
+    ///
+    /// # Errors
+    /// As [`Self::from_url`]; [`Error::CheckpointStore`].
+    pub async fn directories(url: &str, options: impl IntoIterator<Item = (String, String)>) -> Result<Vec<String>> {
+        let base = Self::base(url, options)?;
+        let listed = base.store.list_with_delimiter(Some(&base.prefix)).await;
+        let listed = listed.map_err(|error| base.failed("listing", "", error))?;
+        let name = |path: &Path| percent_decode_str(path.filename()?).decode_utf8().ok().map(|name| name.into_owned());
+        Ok(listed.common_prefixes.iter().filter_map(name).collect())
     }
 
     fn path(&self, name: &str) -> Path {
