@@ -3,6 +3,7 @@
 //! This is the only module that knows the API of the connector and of the sandbox.
 
 use std::env::{self, VarError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use datafusion::arrow::temporal_conversions::timestamp_ms_to_datetime;
@@ -11,12 +12,15 @@ use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, dialect_from_
 use datafusion_doris::checkpoint::SourcePosition;
 use datafusion_doris::client::DorisConnection;
 use datafusion_doris::job::{JobState, SyncJob};
-use datafusion_doris::options::Secret;
+use datafusion_doris::options::{JobOptions, Secret};
 use doris_sandbox::Sandbox;
 
 use crate::error::{Result, ShellError};
-use crate::jobs::{Background, Progress, State};
+use crate::jobs::{Abandoned, Background, Progress, State};
 use crate::substitute::{Lookup, Missing};
+
+/// How long an abandoned epoch may take to abort its load in Doris.
+const ABORT_LIMIT: Duration = Duration::from_secs(10);
 
 /// `${fenodes}` without a sandbox.
 pub(crate) const FENODES_VARIABLE: &str = "DORIS_FENODES";
@@ -105,6 +109,16 @@ impl Context {
         Ok(SyncJob::submit(&self.session, name, sql).await?)
     }
 
+    /// Starts a continuous INSERT that is a statement by itself.
+    pub(crate) async fn statement(&self, sql: &str) -> Result<impl Background + use<>> {
+        Ok(SyncJob::statement(&self.session, sql).await?)
+    }
+
+    /// How long a job may take for its epoch after a signal.
+    pub(crate) fn stop_timeout(&self) -> Duration {
+        JobOptions::of(self.session.state().config_options()).stop_timeout
+    }
+
     /// Chooses the server of `\doris`, and logs in.
     pub(crate) async fn connect(&mut self, url: &str, user: &str, password: &str) -> Result<()> {
         let jdbc_url = if url.contains("://") { url.to_owned() } else { format!("jdbc:mysql://{url}") };
@@ -187,6 +201,15 @@ impl Background for SyncJob {
 
     async fn wait(&self) -> Result<u64> {
         Ok(SyncJob::wait(self).await?)
+    }
+
+    async fn abort(&self) -> Abandoned {
+        let run = SyncJob::abort(self, ABORT_LIMIT).await;
+        match (run.open_labels.is_empty(), run.generation) {
+            (false, _) => Abandoned::Recorded,
+            (true, Some(_)) => Abandoned::ReadAgain,
+            (true, None) => Abandoned::BeginsAnew,
+        }
     }
 }
 

@@ -37,8 +37,9 @@ pub(crate) async fn statement(shell: &mut Shell, sql: &str) -> Result<()> {
     let query = plan(shell, sql).await?;
     if query.endless && query.writes {
         // The plan is thrown away unrun: the job plans again, with the settings of jobs.
-        let job = shell.interrupts.guard(shell.context.submit("foreground", sql)).await?;
-        let rows = jobs::foreground(&job, &shell.output, shell.quiet, &mut shell.interrupts).await?;
+        let job = Arc::new(shell.interrupts.guard(shell.context.statement(sql)).await?);
+        let stopping = shell.stopping(None);
+        let rows = jobs::foreground(job, stopping, &shell.output, &mut shell.interrupts).await?;
         return shell.note(&jobs::rows_written(rows)).await;
     }
     let stream = query.run()?;

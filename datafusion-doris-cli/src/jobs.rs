@@ -7,9 +7,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use datafusion::arrow::array::{ArrayRef, StringArray, UInt64Array};
 use datafusion::arrow::record_batch::RecordBatch;
+use futures::StreamExt;
+use futures::future::join_all;
+use futures::stream::FuturesUnordered;
+use tokio::time::Instant;
 
 use crate::error::{Result, ShellError};
-use crate::interrupt::Interrupts;
+use crate::interrupt::{Interrupts, Signal};
 use crate::output::Output;
 
 /// How far a job is.
@@ -54,6 +58,106 @@ pub(crate) trait Background: Send + Sync {
     async fn stop(&self) -> Result<u64>;
     /// Waits until the job ends by itself; gives the rows written.
     async fn wait(&self) -> Result<u64>;
+    /// Stops the job hard; tells what becomes of its epoch.
+    async fn abort(&self) -> Abandoned;
+}
+
+/// What becomes of the epoch of a job that was stopped hard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Abandoned {
+    /// Its checkpoint is written.
+    Recorded,
+    /// It is in no checkpoint.
+    ReadAgain,
+    /// The job has no checkpoints.
+    BeginsAnew,
+}
+
+impl Abandoned {
+    fn text(self) -> &'static str {
+        match self {
+            Self::Recorded => "its last epoch is recorded, and the next start commits it",
+            Self::ReadAgain => "the next start reads its last epoch again",
+            Self::BeginsAnew => "its last epoch is rolled back, and without checkpoints the next start begins anew",
+        }
+    }
+}
+
+/// How jobs are stopped.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stopping {
+    /// The signal that asks for it; `None`: nothing hurries.
+    pub(crate) signal: Option<Signal>,
+    /// How long epochs may take after a signal.
+    pub(crate) timeout: Duration,
+    /// Only what went wrong is told.
+    pub(crate) quiet: bool,
+}
+
+/// Jobs by the names that people know them by.
+type Named = Vec<(String, Arc<dyn Background>)>;
+
+/// Stops jobs after their epochs, all at once. After a signal they have the time limit for it; then, or at the next
+/// signal, the rest is stopped hard. Says how each one ended.
+///
+/// # Errors
+/// The first failure of a job, else [`ShellError::Interrupted`] when the signal came here.
+async fn stop_all(jobs: Named, stopping: Stopping, output: &Output, interrupts: &mut Interrupts) -> Result<()> {
+    let Stopping { mut signal, timeout, quiet } = stopping;
+    let asked_before = signal.is_some();
+    let mut deadline = Instant::now() + timeout;
+    let mut open: BTreeMap<&str, &Arc<dyn Background>> = jobs.iter().map(|(name, job)| (name.as_str(), job)).collect();
+    let mut ending: FuturesUnordered<_> =
+        jobs.iter().map(|(name, job)| async move { (name.as_str(), job.stop().await) }).collect();
+    let mut first_error = None;
+    let why = loop {
+        tokio::select! {
+            ended = ending.next() => {
+                let Some((name, result)) = ended else { break String::new() };
+                open.remove(name);
+                match result {
+                    Ok(_) if quiet => {}
+                    Ok(rows) if signal.is_none() => {
+                        output.note(&format!("{name} stopped: {}", rows_written(rows))).await?;
+                    }
+                    Ok(rows) => {
+                        output.note(&format!("{name}: epoch finished and committed, {}", rows_written(rows))).await?;
+                    }
+                    Err(error) => {
+                        first_error.get_or_insert(named(name, error));
+                    }
+                }
+            }
+            next = interrupts.recv() => {
+                if signal.is_some() {
+                    break "at the second signal".to_owned();
+                }
+                signal = Some(next);
+                deadline = Instant::now() + timeout;
+                if !quiet {
+                    output.note(&waiting(timeout)).await?;
+                }
+            }
+            () = tokio::time::sleep_until(deadline), if signal.is_some() => {
+                break format!("after {} s", timeout.as_secs_f64());
+            }
+        }
+    };
+    drop(ending);
+    let abandoned = open.into_iter().map(|(name, job)| async move { (name, job.abort().await) });
+    for (name, left) in join_all(abandoned).await {
+        output.note(&format!("{name}: aborted {why}; {}", left.text())).await?;
+    }
+    match (first_error, signal) {
+        (Some(error), _) => Err(error),
+        (None, Some(signal)) if !asked_before => Err(ShellError::Interrupted(signal)),
+        (None, _) => Ok(()),
+    }
+}
+
+/// What is told when a signal asks jobs to stop.
+fn waiting(timeout: Duration) -> String {
+    format!("stopping after the current epoch, for {} s at most; again to abandon it", timeout.as_secs_f64())
 }
 
 /// The jobs of one shell, by name.
@@ -134,34 +238,24 @@ impl Jobs {
         {
             entry.failure_told = entry.job.progress().state == State::Failed;
         }
-        result.map_err(|error| named(name, error))
+        result.map_err(|error| named(&format!("job `{name}`"), error))
     }
 
-    /// Stops what still runs after its epoch, says so, and drops all jobs. A request to stop abandons the rest.
+    /// Stops what still runs after its epoch, or as `stopping` says, tells how each ended, and drops all jobs.
     ///
     /// # Errors
-    /// The first failure that the user has not been told of.
-    pub(crate) async fn end(&mut self, output: &Output, quiet: bool, interrupts: &mut Interrupts) -> Result<()> {
-        let mut first_error = None;
-        for (name, Entry { job, failure_told }) in std::mem::take(&mut self.0) {
-            let running = match job.progress().state {
-                State::Stopped | State::Finished => continue,
-                State::Failed if failure_told => continue,
-                State::Running => true,
-                State::Failed => false,
-            };
-            match interrupts.guard(job.stop()).await {
-                Ok(rows) if running && !quiet => {
-                    output.note(&format!("job `{name}` stopped: {}", rows_written(rows))).await?;
-                }
-                Ok(_) => {}
-                Err(error @ ShellError::Interrupted(_)) => return Err(error),
-                Err(error) => {
-                    first_error.get_or_insert(named(&name, error));
-                }
-            }
+    /// The first failure that the user has not been told of; [`ShellError::Interrupted`] when a signal came meanwhile.
+    pub(crate) async fn end(&mut self, stopping: Stopping, output: &Output, interrupts: &mut Interrupts) -> Result<()> {
+        let untold = std::mem::take(&mut self.0).into_iter().filter(|(_, entry)| match entry.job.progress().state {
+            State::Stopped | State::Finished => false,
+            State::Failed => !entry.failure_told,
+            State::Running => true,
+        });
+        let jobs: Named = untold.map(|(name, entry)| (format!("job `{name}`"), entry.job)).collect();
+        if jobs.is_empty() {
+            return Ok(());
         }
-        first_error.map_or(Ok(()), Err)
+        stop_all(jobs, stopping, output, interrupts).await
     }
 }
 
@@ -173,26 +267,24 @@ pub(crate) fn rows_written(rows: u64) -> String {
 fn named(name: &str, error: ShellError) -> ShellError {
     match error {
         error @ (ShellError::Interrupted(_) | ShellError::OutputClosed | ShellError::Job(_)) => error,
-        error => ShellError::Job(format!("job `{name}` failed: {error}")),
+        error => ShellError::Job(format!("{name} failed: {error}")),
     }
 }
 
-/// Runs a job in the foreground. The first request to stop ends it after its epoch, the second one drops it.
+/// Runs a job in the foreground. A signal ends it after its epoch, or as `stopping` says.
 pub(crate) async fn foreground(
-    job: &dyn Background,
+    job: Arc<dyn Background>,
+    stopping: Stopping,
     output: &Output,
-    quiet: bool,
     interrupts: &mut Interrupts,
 ) -> Result<u64> {
     match interrupts.guard(job.wait()).await {
         Err(ShellError::Interrupted(signal)) => {
-            if !quiet {
-                output.note("stopping after the current epoch; again to abandon it").await?;
+            if !stopping.quiet {
+                output.note(&waiting(stopping.timeout)).await?;
             }
-            let rows = interrupts.guard(job.stop()).await?;
-            if !quiet {
-                output.note(&format!("stopped: {}", rows_written(rows))).await?;
-            }
+            let stopping = Stopping { signal: Some(signal), ..stopping };
+            stop_all(vec![("insert".to_owned(), job)], stopping, output, interrupts).await?;
             Err(ShellError::Interrupted(signal))
         }
         result => result,
@@ -205,19 +297,28 @@ mod tests {
     use tokio::sync::{Notify, watch};
 
     use super::*;
-    use crate::interrupt::Signal;
 
     /// A job that does what its test says.
     struct Fake {
         state: watch::Sender<State>,
         stopping: Arc<Notify>,
         fails: bool,
+        /// Its epoch never ends.
+        hangs: bool,
     }
 
     impl Fake {
         fn new(state: State, fails: bool) -> Self {
-            Self { state: watch::Sender::new(state), stopping: Arc::default(), fails }
+            Self { state: watch::Sender::new(state), stopping: Arc::default(), fails, hangs: false }
         }
+
+        fn hanging() -> Self {
+            Self { hangs: true, ..Self::new(State::Running, false) }
+        }
+    }
+
+    fn stopping(signal: Option<Signal>) -> Stopping {
+        Stopping { signal, timeout: Duration::from_secs(30), quiet: false }
     }
 
     #[async_trait]
@@ -235,6 +336,9 @@ mod tests {
             if self.fails {
                 return Err(ShellError::Assertion("broken".into()));
             }
+            if self.hangs {
+                return std::future::pending().await;
+            }
             self.state.send_replace(State::Stopped);
             Ok(3)
         }
@@ -242,6 +346,11 @@ mod tests {
         async fn wait(&self) -> Result<u64> {
             self.state.subscribe().wait_for(|state| *state != State::Running).await.unwrap();
             Ok(3)
+        }
+
+        async fn abort(&self) -> Abandoned {
+            self.state.send_replace(State::Failed);
+            Abandoned::ReadAgain
         }
     }
 
@@ -253,7 +362,7 @@ mod tests {
         jobs.add("a", Fake::new(State::Running, false));
         jobs.add("b", Fake::new(State::Failed, true));
         jobs.add("c", Fake::new(State::Stopped, true));
-        let error = jobs.end(&output, false, &mut interrupts).await.unwrap_err();
+        let error = jobs.end(stopping(None), &output, &mut interrupts).await.unwrap_err();
         assert_eq!(error.to_string(), "job `b` failed: assertion failed: broken");
         output.flush().await.unwrap();
         assert_eq!(captured.err(), "job `a` stopped: 3 rows written\n");
@@ -266,7 +375,7 @@ mod tests {
         let mut jobs = Jobs::default();
         jobs.add("b", Fake::new(State::Failed, true));
         assert!(jobs.stop("b", &mut interrupts).await.is_err());
-        assert!(jobs.end(&output, false, &mut interrupts).await.is_ok());
+        assert!(jobs.end(stopping(None), &output, &mut interrupts).await.is_ok());
         assert_eq!(captured.err(), "");
     }
 
@@ -285,13 +394,51 @@ mod tests {
     async fn a_request_to_stop_ends_a_foreground_job_after_its_epoch() {
         let (sender, mut interrupts) = Interrupts::channel();
         let (output, captured) = Output::captured();
-        let job = Fake::new(State::Running, false);
+        let job = Arc::new(Fake::new(State::Running, false));
         sender.send(Signal::Interrupt).await.unwrap();
-        let error = foreground(&job, &output, false, &mut interrupts).await.unwrap_err();
-        assert!(matches!(error, ShellError::Interrupted(Signal::Interrupt)));
+        let run = foreground(Arc::clone(&job) as _, stopping(None), &output, &mut interrupts);
+        assert!(matches!(run.await.unwrap_err(), ShellError::Interrupted(Signal::Interrupt)));
         assert_eq!(job.progress().state, State::Stopped);
         output.flush().await.unwrap();
-        assert!(captured.err().contains("stopped: 3 rows written"));
+        let expected = "stopping after the current epoch, for 30 s at most; again to abandon it\n\
+                        insert: epoch finished and committed, 3 rows written\n";
+        assert_eq!(captured.err(), expected);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_epoch_that_takes_too_long_after_a_signal_is_abandoned() {
+        let (_sender, mut interrupts) = Interrupts::channel();
+        let (output, captured) = Output::captured();
+        let mut jobs = Jobs::default();
+        jobs.add("a", Fake::new(State::Running, false));
+        jobs.add("b", Fake::hanging());
+        let begun = Instant::now();
+        jobs.end(stopping(Some(Signal::Terminate)), &output, &mut interrupts).await.unwrap();
+        assert_eq!(begun.elapsed(), Duration::from_secs(30));
+        output.flush().await.unwrap();
+        let expected = "job `a`: epoch finished and committed, 3 rows written\n\
+                        job `b`: aborted after 30 s; the next start reads its last epoch again\n";
+        assert_eq!(captured.err(), expected);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_second_signal_abandons_at_once_and_the_first_is_the_exit_code() {
+        let (sender, mut interrupts) = Interrupts::channel();
+        let (output, captured) = Output::captured();
+        let mut jobs = Jobs::default();
+        jobs.add("b", Fake::hanging());
+        sender.send(Signal::Terminate).await.unwrap();
+        sender.send(Signal::Interrupt).await.unwrap();
+        let begun = Instant::now();
+        let error = jobs.end(stopping(None), &output, &mut interrupts).await.unwrap_err();
+        assert!(matches!(error, ShellError::Interrupted(Signal::Terminate)), "{error}");
+        assert_eq!(begun.elapsed(), Duration::ZERO);
+        output.flush().await.unwrap();
+        assert!(
+            captured
+                .err()
+                .ends_with("job `b`: aborted at the second signal; the next start reads its last epoch again\n")
+        );
     }
 
     #[tokio::test]

@@ -19,6 +19,7 @@ pub mod interrupt;
 mod jobs;
 mod lex;
 pub mod output;
+mod process;
 pub mod render;
 mod repl;
 mod run;
@@ -26,4 +27,5 @@ pub mod shell;
 pub mod split;
 pub mod substitute;
 
+pub use process::process;
 pub use run::run;

@@ -41,7 +41,11 @@ pub async fn run(args: Args, output: Output, mut interrupts: Interrupts) -> u8 {
     };
     let mut shell = Shell::new(context, output.clone(), interrupts, args.format, args.quiet);
     let ran = run_inputs(&mut shell, &args).await;
-    let ended = shell.end().await;
+    let signal = match &ran {
+        Err(ShellError::Interrupted(signal)) => Some(*signal),
+        _ => None,
+    };
+    let ended = shell.end(signal).await;
     let _ = output.flush().await;
     ran.and(ended).map_or_else(|error| error.exit_code(), |()| 0)
 }

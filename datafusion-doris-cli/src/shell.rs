@@ -6,8 +6,8 @@ use crate::command::{self, Command};
 use crate::context::Context;
 use crate::error::{Result, ShellError};
 use crate::exec;
-use crate::interrupt::Interrupts;
-use crate::jobs::{self, Jobs};
+use crate::interrupt::{Interrupts, Signal};
+use crate::jobs::{self, Jobs, Stopping};
 use crate::output::Output;
 use crate::render::Format;
 use crate::split::{Item, ItemKind, Script};
@@ -141,12 +141,20 @@ impl Shell {
         Ok(Flow::Continue)
     }
 
-    /// Stops the jobs after their epochs and says how they ended.
+    /// How jobs are stopped, by a signal or without one.
+    pub(crate) fn stopping(&self, signal: Option<Signal>) -> Stopping {
+        Stopping { signal, timeout: self.context.stop_timeout(), quiet: self.quiet }
+    }
+
+    /// Stops the jobs after their epochs and says how they ended. After a `signal` they have `doris.job.stop_timeout` for
+    /// it, and are stopped hard then.
     ///
     /// # Errors
-    /// The first failure of a job; it has been reported already.
-    pub async fn end(&mut self) -> Result<()> {
-        let ended = self.jobs.end(&self.output, self.quiet, &mut self.interrupts).await;
+    /// The first failure of a job, which has been reported already; [`ShellError::Interrupted`] when a signal came
+    /// meanwhile.
+    pub async fn end(&mut self, signal: Option<Signal>) -> Result<()> {
+        let stopping = self.stopping(signal);
+        let ended = self.jobs.end(stopping, &self.output, &mut self.interrupts).await;
         if let Err(error) = &ended {
             self.report(error, None).await;
         }

@@ -18,6 +18,7 @@ use crate::changelog::window::covering_second;
 use crate::changelog::{ChangelogStatus, DorisChangelogExec, changelogs};
 use crate::checkpoint::chain::check_savepoint_name;
 use crate::checkpoint::{CheckpointStore, RunControl, RunSetup, RunStatus, SourcePosition};
+use crate::client::DorisClient;
 use crate::error::{Error, Result};
 use crate::options::JobOptions;
 use crate::sink::DorisSinkExec;
@@ -87,8 +88,10 @@ pub struct SyncJob {
     control: Arc<RunControl>,
     outcome: watch::Receiver<Option<Outcome>>,
     stopping: Mutex<bool>,
+    /// Of the sink: aborts what a dropped job leaves open.
+    client: Option<DorisClient>,
     /// Aborts the job when dropped.
-    _task: SpawnedTask<()>,
+    task: Mutex<Option<SpawnedTask<()>>>,
 }
 
 /// Makes a [`SyncJob`].
@@ -96,6 +99,8 @@ pub struct SyncJob {
 #[must_use]
 pub struct SyncJobBuilder {
     name: String,
+    /// The session's setting goes before `name`.
+    named_by_session: bool,
     /// Settings of the session, by key.
     options: Vec<(&'static str, String)>,
     setup: RunSetup,
@@ -145,10 +150,12 @@ impl SyncJobBuilder {
     /// # Errors
     /// As [`SyncJob::submit`]; [`Error::DataFusion`] for a setting that is out of its range.
     pub async fn submit(self, context: &SessionContext, sql: &str) -> Result<SyncJob> {
-        let Self { name, options, setup } = self;
+        let Self { name, named_by_session, options, setup } = self;
         let context = job_context(context, |config| {
             JobOptions::register(config.options_mut());
-            config.options_mut().set("doris.job.name", &name)?;
+            if !named_by_session {
+                config.options_mut().set("doris.job.name", &name)?;
+            }
             options.iter().try_for_each(|(key, value)| config.options_mut().set(key, value))?;
             config.set_extension(Arc::new(setup));
             Ok(())
@@ -172,7 +179,18 @@ impl SyncJob {
 
     /// A job with settings of its own; what is not set is as in the session.
     pub fn builder(name: impl Into<String>) -> SyncJobBuilder {
-        SyncJobBuilder { name: name.into(), options: vec![], setup: RunSetup::default() }
+        SyncJobBuilder { name: name.into(), named_by_session: false, options: vec![], setup: RunSetup::default() }
+    }
+
+    /// Plans a continuous INSERT and starts it as it would run as a plain statement: under the session's
+    /// `doris.job.name`, else a name that is made of its target and plan.
+    ///
+    /// # Errors
+    /// As [`SyncJob::submit`].
+    pub async fn statement(context: &SessionContext, sql: &str) -> Result<Self> {
+        let name = JobOptions::of(context.state().config_options()).job_name;
+        let builder = Self::builder(name.unwrap_or_else(|| "insert".into()));
+        SyncJobBuilder { named_by_session: true, ..builder }.submit(context, sql).await
     }
 
     async fn start(name: String, context: SessionContext, sql: &str) -> Result<Self> {
@@ -191,12 +209,16 @@ impl SyncJob {
                 "it would end by itself: a job reads an unbounded changelog; run this INSERT as a statement",
             ));
         }
-        let mut control = None;
+        let mut sink = None;
         plan.apply(|node| {
-            control = control.take().or(node.downcast_ref::<DorisSinkExec>().map(|sink| Arc::clone(sink.control())));
+            let found = node.downcast_ref::<DorisSinkExec>();
+            sink = sink.take().or(found.map(|sink| (Arc::clone(sink.control()), sink.sink().client().clone())));
             Ok(TreeNodeRecursion::Continue)
         })?;
-        let control = control.unwrap_or_default();
+        let (control, client) = match sink {
+            Some((control, client)) => (control, Some(client)),
+            None => (Arc::default(), None),
+        };
         let (sender, outcome) = watch::channel(None);
         let task_context = context.task_ctx();
         let job = name.clone();
@@ -214,7 +236,8 @@ impl SyncJob {
             }
             sender.send_replace(Some(result.map_err(|error| Arc::new(unwrap_external(error)))));
         });
-        Ok(Self { name, sources, control, outcome, stopping: Mutex::new(false), _task: task })
+        let (stopping, task) = (Mutex::new(false), Mutex::new(Some(task)));
+        Ok(Self { name, sources, control, outcome, stopping, client, task })
     }
 
     /// The job's name.
@@ -285,6 +308,26 @@ impl SyncJob {
         self.wait().await
     }
 
+    /// Stops hard, as dropping the job does, and waits up to `limit` until the server has been told to abort what the
+    /// running epoch loaded. Gives how the run stood: an epoch whose loads are in
+    /// [`RunStatus::open_labels`] is recorded, and the next start of the job commits it; any other is read again.
+    pub async fn abort(&self, limit: Duration) -> RunStatus {
+        let task = self.task.lock().take();
+        let mut outcome = self.outcome.clone();
+        drop(task);
+        let told = async {
+            // The sender goes with the task, after the streams that it polled.
+            while outcome.changed().await.is_ok() {}
+            if let Some(client) = &self.client {
+                client.cleanup().done().await;
+            }
+        };
+        if tokio::time::timeout(limit, told).await.is_err() {
+            tracing::warn!(job = self.name, ?limit, "loads of an abandoned epoch are left to the server's timeout");
+        }
+        self.control.status()
+    }
+
     /// Begins the next epoch now and waits until its checkpoint is written and its rows are visible.
     ///
     /// # Errors
@@ -351,8 +394,10 @@ impl SyncJob {
     }
 
     fn without_outcome(&self) -> Error {
-        let reason =
-            format!("job {} ended without an outcome: its task panicked or its runtime was shut down", self.name);
+        let reason = format!(
+            "job {} ended without an outcome: it was aborted, its task panicked, or its runtime was shut down",
+            self.name
+        );
         Error::Checkpoint { reason }
     }
 }

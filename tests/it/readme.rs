@@ -25,11 +25,27 @@ fn the_commands_of_the_shell_are_those_of_its_help() {
     assert!(README.contains(&help), "README.md has stale shell commands, it must hold:\n{help}");
 }
 
+/// The block that shows the output of `command`.
+fn shown(command: &str) -> &'static str {
+    let (_, rest) = README.split_once(&format!("<!-- output: {command} -->\n```text\n")).expect("a block");
+    rest.split_once("\n```\n").expect("its end").0
+}
+
+#[tokio::test]
+async fn jobs_are_listed_and_shown_as_in_the_readme() {
+    let jobs = ["jobs", "--dir", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/jobs"), "-q"];
+    let list = shell(&[&jobs[..], &["list"]].concat()).await;
+    assert_eq!((list.code, list.out.trim_end()), (0, shown("jobs list")), "{}", list.err);
+    let show = shell(&[&jobs[..], &["show", "orders"]].concat()).await;
+    // The lag is that of now.
+    let from_checkpoints = show.out.find("== checkpoints").map(|at| show.out[at..].trim_end());
+    assert_eq!((show.code, from_checkpoints), (0, Some(shown("jobs show"))), "{}", show.err);
+}
+
 #[tokio::test]
 async fn the_modes_give_what_is_shown() {
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/changelog_modes.sql");
-    let (_, rest) = README.split_once("<!-- output: examples/changelog_modes.sql -->\n```text\n").expect("a block");
-    let (shown, _) = rest.split_once("\n```\n").expect("its end");
+    let shown = shown("examples/changelog_modes.sql");
     let run = shell(&["--sandbox", "-q", "-f", example]).await;
     assert_eq!((run.code, run.out.trim_end()), (0, shown), "{}", run.err);
 }

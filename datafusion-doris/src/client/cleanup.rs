@@ -8,7 +8,7 @@ use datafusion::common::runtime::SpawnedTask;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 /// Pieces of work that may wait.
 const QUEUE: usize = 64;
@@ -52,6 +52,19 @@ impl Cleanup {
             tracing::debug!(name, "too much to clean up, leaving it to the server");
         }
     }
+
+    /// Waits until the work that is queued by now is done, or given up.
+    pub(crate) async fn done(&self) {
+        let queue = self.worker.lock().as_ref().map(|worker| worker.queue.clone());
+        let Some(queue) = queue else { return };
+        let (reached, is_reached) = oneshot::channel();
+        let marker = async move {
+            let _ = reached.send(());
+        };
+        if queue.send(("marker", marker.boxed())).await.is_ok() {
+            let _ = is_reached.await;
+        }
+    }
 }
 
 impl Worker {
@@ -73,8 +86,6 @@ impl Worker {
 mod tests {
     use std::sync::Arc;
 
-    use tokio::sync::oneshot;
-
     use super::*;
 
     #[tokio::test]
@@ -85,6 +96,22 @@ mod tests {
             let _ = done.send(());
         });
         is_done.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn queued_work_can_be_waited_for() {
+        let cleanup = Cleanup::default();
+        cleanup.done().await;
+        let held = Arc::new(());
+        for _ in 0..3 {
+            let in_work = Arc::clone(&held);
+            cleanup.later("test", async move {
+                tokio::task::yield_now().await;
+                drop(in_work);
+            });
+        }
+        cleanup.done().await;
+        assert_eq!(Arc::strong_count(&held), 1);
     }
 
     #[tokio::test]

@@ -8,6 +8,9 @@ use datafusion::error::{DataFusionError, Result};
 
 use super::value::{parse_count, parse_duration};
 
+/// `doris.job.stop_timeout` by default.
+const STOP_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// `doris.checkpoint.interval` when there is a directory.
 const INTERVAL: Duration = Duration::from_secs(10);
 
@@ -20,6 +23,7 @@ const INTERVAL: Duration = Duration::from_secs(10);
 /// | `doris.checkpoint.retain` | `3` | Checkpoints that are kept, at least 1. |
 /// | `doris.job.name` | made of target and plan | Name of the job: of its checkpoints and labels. |
 /// | `doris.job.restart_attempts` | any number with a directory, else `0` | Failures in a row that are tried again. |
+/// | `doris.job.stop_timeout` | `30s` | How long the shell waits at a signal for the running epoch, before it abandons it. |
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobOptions {
     /// `doris.checkpoint.dir`
@@ -32,11 +36,20 @@ pub struct JobOptions {
     pub job_name: Option<String>,
     /// `doris.job.restart_attempts`
     pub restart_attempts: Option<u32>,
+    /// `doris.job.stop_timeout`; for the program that runs jobs: [`crate::job::SyncJob::stop`] waits without a limit.
+    pub stop_timeout: Duration,
 }
 
 impl Default for JobOptions {
     fn default() -> Self {
-        Self { checkpoint_dir: None, checkpoint_interval: None, retain: 3, job_name: None, restart_attempts: None }
+        Self {
+            checkpoint_dir: None,
+            checkpoint_interval: None,
+            retain: 3,
+            job_name: None,
+            restart_attempts: None,
+            stop_timeout: STOP_TIMEOUT,
+        }
     }
 }
 
@@ -137,6 +150,9 @@ impl ExtensionOptions for JobOptions {
                 };
                 self.restart_attempts = optional(&full, value, parse)?;
             }
+            "job.stop_timeout" => {
+                self.stop_timeout = optional(&full, value, parse_duration)?.unwrap_or(STOP_TIMEOUT);
+            }
             _ => {
                 let known: Vec<String> = self.entries().into_iter().map(|entry| entry.key).collect();
                 return Err(wrong(&full, &format!("is not known; there are {}", known.join(", "))));
@@ -164,6 +180,11 @@ impl ExtensionOptions for JobOptions {
                 "doris.job.restart_attempts",
                 self.restart_attempts.map(|attempts| attempts.to_string()),
                 "Failures in a row that are tried again; any number with a directory, else 0",
+            ),
+            entry(
+                "doris.job.stop_timeout",
+                Some(seconds(self.stop_timeout)),
+                "How long the shell waits at a signal for the running epoch, before it abandons it",
             ),
         ]
     }
@@ -225,6 +246,7 @@ mod tests {
             ("doris.checkpoint.retain", "5"),
             ("doris.job.name", "orders"),
             ("doris.job.restart-attempts", "7"),
+            ("doris.job.stop_timeout", "5s"),
             ("execution.checkpointing.interval", "3s"),
         ] {
             config.set(key, value).unwrap();
@@ -239,6 +261,7 @@ mod tests {
                 retain: 5,
                 job_name: Some("orders".into()),
                 restart_attempts: Some(7),
+                stop_timeout: Duration::from_secs(5),
             }
         );
         for key in ["doris.checkpoint.dir", "doris.checkpoint.interval", "doris.job.name", "doris.job.restart_attempts"]
@@ -264,6 +287,7 @@ mod tests {
             ("doris.checkpoint.interval", "soon", "soon"),
             ("doris.checkpoint.retain", "0", "at least 1"),
             ("doris.job.restart_attempts", "-1", "whole number"),
+            ("doris.job.stop_timeout", "soon", "soon"),
             ("doris.checkpoint.folder", "x", "doris.checkpoint.dir"),
             ("execution.parallelism", "4", "execution.checkpointing.interval"),
         ] {

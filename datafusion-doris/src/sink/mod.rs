@@ -171,6 +171,10 @@ impl DorisSink {
         self
     }
 
+    pub(crate) fn client(&self) -> &DorisClient {
+        &self.client
+    }
+
     /// The table written to.
     pub fn table(&self) -> &TableIdent {
         &self.table
