@@ -111,6 +111,35 @@ async fn a_table_is_read_as_it_was() {
     assert!(f.rows("SELECT * FROM s FOR TIME AS OF '2024-01-01 08:00:02'").await.is_empty());
 }
 
+/// The values of a tablet are those that it had, and no others.
+#[tokio::test]
+async fn each_tablet_gives_its_own_rows_of_the_past() {
+    let mut f = Fixture::with_database().await;
+    let create = "CREATE TABLE w (id INT NOT NULL, v STRING) UNIQUE KEY(id) DISTRIBUTED BY HASH(id) BUCKETS 8 \
+         PROPERTIES('changelog.enable'='true', 'changelog.need_historical_value'='true')";
+    f.run(create).await;
+    let rows: Vec<String> = (0..100).map(|id| format!("({id}, 'r{id}')")).collect();
+    f.run(&format!("INSERT INTO w VALUES {}", rows.join(","))).await;
+    let tablets = f.engine.tablets("d", "w").unwrap();
+    let mut was = Vec::new();
+    for tablet in &tablets {
+        was.push(f.sorted(&format!("SELECT id, v FROM w TABLET({})", tablet.id)).await);
+    }
+    assert!(was.iter().all(|rows| !rows.is_empty() && rows.len() < 50), "spread over the tablets: {was:?}");
+    let version = f.rows("SELECT MAX(__DORIS_COMMIT_TSO_COL__) FROM w").await.remove(0);
+    let past = format!("SELECT id, v FROM w FOR VERSION AS OF {version}");
+    // Once as long as nothing has changed, once with rows that were superseded.
+    for change in ["SELECT 1", "UPDATE w SET v = 'new' WHERE id < 30; DELETE FROM w WHERE id >= 70"] {
+        f.clock.advance(1_000);
+        f.run(change).await;
+        for (tablet, was) in tablets.iter().zip(&was) {
+            assert_eq!(f.sorted(&format!("{past} TABLET({})", tablet.id)).await, *was, "{change}");
+        }
+        let two = f.rows(&format!("{past} TABLET({}, {})", tablets[0].id, tablets[5].id)).await.len();
+        assert_eq!(two, was[0].len() + was[5].len());
+    }
+}
+
 #[tokio::test]
 async fn a_duplicate_table_keeps_its_deletes_in_the_past() {
     let mut f = Fixture::with_database().await;
