@@ -32,6 +32,11 @@ pub mod checkpoint;
 pub mod client;
 pub mod error;
 pub mod factory;
+#[cfg(feature = "failpoints")]
+#[doc(hidden)]
+pub mod failpoints;
+#[cfg(not(feature = "failpoints"))]
+mod failpoints;
 pub mod job;
 pub mod optimizer;
 pub mod options;

@@ -15,6 +15,7 @@ use tokio::sync::watch;
 
 use crate::client::DorisClient;
 use crate::error::{Error, Result};
+use crate::failpoints;
 use crate::options::OptionKey;
 use crate::sql::{quote_table, string_literal};
 use crate::types::{LocalTime, ServerZone, TableIdent};
@@ -223,7 +224,12 @@ async fn write_newest(
     loop {
         let newest = *wanted.borrow_and_update();
         if let Some(next) = newest.filter(|next| *written.borrow() != Some(*next)) {
-            match store.write(next).await {
+            let write = async {
+                failpoints::request(failpoints::OFFSET_PUBLISH)?;
+                store.write(next).await?;
+                failpoints::answer(failpoints::OFFSET_PUBLISHED)
+            };
+            match write.await {
                 Ok(()) => {
                     written.send_replace(Some(next));
                     pause = first_pause;

@@ -25,6 +25,7 @@ use super::record::{Checkpoint, Leftover, SourceState, VERSION};
 use super::store::{CheckpointStore, Created};
 use super::{CommitPermit, Committable, Epoch, Generation, LabelSeries, SourcePosition};
 use crate::error::{Error, Result};
+use crate::failpoints;
 
 /// Epochs of earlier generations that are remembered to be cleaned up.
 const MOST_LEFTOVERS: usize = 16;
@@ -286,7 +287,9 @@ impl Chain {
             let record = taking_over(newest.as_ref(), &options, &writer)?;
             let seq = newest.map_or(0, |newest| newest.seq) + 1;
             let text = record.to_json()?;
+            failpoints::store(failpoints::CLAIM)?;
             if take(store.as_ref(), seq, &text).await?.is_ok() {
+                failpoints::store(failpoints::CLAIMED)?;
                 return Ok(Self { store, options, writer, seq, record });
             }
         }
@@ -325,9 +328,11 @@ impl Chain {
     /// [`Error::CheckpointStore`].
     pub async fn append(&mut self, record: &Checkpoint) -> Result<Appended> {
         let (seq, text) = (self.seq + 1, record.to_json()?);
+        failpoints::store(failpoints::RECORD)?;
         if let Err(by) = take(self.store.as_ref(), seq, &text).await? {
             return Ok(Appended::Fenced(self.fenced(by.as_deref())));
         }
+        failpoints::store(failpoints::RECORDED)?;
         self.seq = seq;
         self.record = record.clone();
         Ok(Appended::Recorded(CommitPermit::recorded()))
@@ -362,7 +367,9 @@ impl Chain {
     pub async fn done(&self) -> Result<()> {
         if !self.record.committables.is_empty() {
             let mark = format!("generation {}, {}\n", self.record.generation, self.writer);
+            failpoints::store(failpoints::DONE_MARK)?;
             self.store.put(&done_name(self.seq), mark.into_bytes()).await?;
+            failpoints::store(failpoints::DONE_MARKED)?;
         }
         if let Err(error) = self.prune().await {
             tracing::warn!(job = %self.options.job, %error, "old checkpoints are not removed");
@@ -375,6 +382,7 @@ impl Chain {
         let old = |seq: u64| seq.saturating_add(retain) <= self.seq;
         for name in self.store.list().await? {
             if number(&name, "json").or_else(|| number(&name, "done")).is_some_and(old) {
+                failpoints::store(failpoints::PRUNE)?;
                 self.store.delete(&name).await?;
             }
         }
@@ -387,7 +395,9 @@ impl Chain {
     /// [`Error::CheckpointStore`].
     pub async fn keep(&self, name: &str) -> Result<()> {
         check_savepoint_name(name)?;
-        self.store.put(&savepoint_name(name), self.record.to_json()?).await
+        failpoints::store(failpoints::SAVEPOINT)?;
+        self.store.put(&savepoint_name(name), self.record.to_json()?).await?;
+        failpoints::store(failpoints::SAVEPOINT_KEPT)
     }
 
     /// The sources of a savepoint of this job.

@@ -8,6 +8,7 @@ use crate::checkpoint::Committable;
 use crate::client::DorisClient;
 use crate::client::retry::Backoff;
 use crate::error::{Error, Result, Retry};
+use crate::failpoints;
 use crate::protocol::{
     LabelState, NextStep, PendingOperation, TxnOperation, TxnOutcome, TxnRef, after_unknown_outcome,
 };
@@ -45,7 +46,13 @@ impl Committer {
             if attempt > 0 {
                 tokio::time::sleep(backoff.next_pause()).await;
             }
-            match self.client.finish_txn(&load.db, TxnOperation::Commit, txn_of(load)).await {
+            let commit = async {
+                failpoints::request(failpoints::COMMIT)?;
+                let answer = self.client.finish_txn(&load.db, TxnOperation::Commit, txn_of(load)).await?;
+                failpoints::answer(failpoints::COMMITTED)?;
+                Ok::<_, Error>(answer)
+            };
+            match commit.await {
                 Ok(answer) if answer.outcome.fulfils(TxnOperation::Commit) => return Ok(()),
                 Ok(answer) => match answer.outcome {
                     TxnOutcome::AlreadyAborted => {

@@ -13,6 +13,7 @@ use crate::checkpoint::Committable;
 use crate::client::retry::Backoff;
 use crate::client::{OpenLoad, StreamLoad};
 use crate::error::{Error, Result, Retry};
+use crate::failpoints;
 use crate::options::Compression;
 use crate::protocol::{LoadRequest, NextStep, PendingOperation, StreamLoadHeaders};
 
@@ -132,7 +133,10 @@ impl<'a> LoadWriter<'a> {
         }
         loop {
             let sent = match &mut self.open {
-                Some(open) => open.send(chunk.clone()).await,
+                Some(open) => match failpoints::request(failpoints::BODY_CHUNK) {
+                    Ok(()) => open.send(chunk.clone()).await,
+                    Err(error) => Err(error),
+                },
                 // The chunk is among those to replay.
                 None => self.open_and_replay().await,
             };
@@ -148,6 +152,7 @@ impl<'a> LoadWriter<'a> {
 
     /// Opens the load and sends what is kept, which is everything so far.
     async fn open_and_replay(&mut self) -> Result<()> {
+        failpoints::request(failpoints::BODY_BEGIN)?;
         let load = StreamLoad {
             table: self.sink.table.clone(),
             label: self.load.label.clone(),
@@ -191,6 +196,7 @@ impl<'a> LoadWriter<'a> {
             None => std::mem::take(&mut self.raw),
         };
         if !rest.is_empty() {
+            failpoints::request(failpoints::BODY_LAST)?;
             self.send(Bytes::from(rest)).await?;
         }
         let operation = match self.sink.options.two_phase_commit {
@@ -208,7 +214,13 @@ impl<'a> LoadWriter<'a> {
                     }
                 }
             };
-            let answer = AbortOnDrop::during(self.sink, &self.load, open.finish()).await;
+            let finish = async {
+                failpoints::request(failpoints::PRE_COMMIT)?;
+                let response = open.finish().await?;
+                failpoints::answer(failpoints::PRE_COMMITTED)?;
+                Ok::<_, Error>(response)
+            };
+            let answer = AbortOnDrop::during(self.sink, &self.load, finish).await;
             let error = match answer {
                 Ok(response) => {
                     self.load.txn_id = response.txn_id;

@@ -27,6 +27,7 @@ use super::{
     WriteOutcome,
 };
 use crate::error::{Error, Result};
+use crate::failpoints;
 
 /// Failures to reach the store before a job has begun: a location that is wrong is told soon.
 const FIRST_ATTEMPTS: u32 = 2;
@@ -219,6 +220,8 @@ impl EpochLoop {
             self.sources.iter().for_each(|source| source.begin_epoch(self.epoch));
             match self.run_epoch().await {
                 Ok(Done { rows, counted, requested }) => {
+                    // Nothing can fail here.
+                    let _ = failpoints::request(failpoints::EPOCH_COMMITTED);
                     self.rows += rows;
                     for source in &self.sources {
                         source.epoch_written(self.epoch, rows);
@@ -298,8 +301,11 @@ impl EpochLoop {
         self.pace().await;
         let requested = self.options.control.requested();
         self.began = Some(Instant::now());
+        failpoints::request(failpoints::EPOCH_BEGIN)?;
         let armed = self.arm().await?;
+        failpoints::request(failpoints::EPOCH_ARMED)?;
         self.pin().await?;
+        failpoints::request(failpoints::EPOCH_PINNED)?;
         let before = self.positions();
         let mut pending = PreCommitted { sink: Arc::clone(&self.sink), committables: vec![] };
         let mut rows = 0;
@@ -309,6 +315,7 @@ impl EpochLoop {
             let WriteOutcome { rows: written, committables } =
                 self.sink.write_epoch(self.epoch, data, &self.context).await?;
             (rows, pending.committables) = (written, committables);
+            failpoints::request(failpoints::EPOCH_WRITTEN)?;
             self.sources.iter().for_each(|source| source.piece_done());
         }
         if self.chain.is_none() {
@@ -457,16 +464,26 @@ impl EpochLoop {
         }
     }
 
-    async fn keep_savepoint(&self) -> Result<()> {
+    /// Keeps the savepoint that was asked for, for as long as it takes.
+    async fn keep_savepoint(&mut self) -> Result<()> {
         let Some(name) = self.options.control.savepoint() else { return Ok(()) };
-        let Some(chain) = &self.chain else {
-            let reason =
-                format!("savepoint '{name}' cannot be kept: the job has no checkpoints (doris.checkpoint.dir)");
-            return Err(Error::Checkpoint { reason });
-        };
-        chain.keep(&name).await?;
-        info!(savepoint = name, checkpoint = %chain.place(), "savepoint kept");
-        Ok(())
+        loop {
+            let Some(chain) = &self.chain else {
+                let reason =
+                    format!("savepoint '{name}' cannot be kept: the job has no checkpoints (doris.checkpoint.dir)");
+                return Err(Error::Checkpoint { reason });
+            };
+            match chain.keep(&name).await {
+                Ok(()) => {
+                    info!(savepoint = name, checkpoint = %chain.place(), "savepoint kept");
+                    return Ok(());
+                }
+                Err(error) => {
+                    let pause = self.pause_after(error)?;
+                    tokio::time::sleep(pause).await;
+                }
+            }
+        }
     }
 
     /// Shows how the run stands.

@@ -8,6 +8,7 @@ use super::super::recovery::{EpochDecision, RecoveryAction, decide, recover};
 use super::super::{AbortOutcome, CommitPermit, Committable};
 use super::EpochLoop;
 use crate::error::{Error, Result, Retry};
+use crate::failpoints;
 use crate::protocol::LabelState;
 
 /// How often a label whose state tells nothing is asked for again, after growing pauses: half a minute in all. An FE that
@@ -174,6 +175,7 @@ impl EpochLoop {
         if !record.committables.is_empty() {
             let labels: Vec<&str> = record.committables.iter().map(|load| load.label.as_str()).collect();
             info!(?labels, "finishing the epoch that was recorded last");
+            failpoints::request(failpoints::RECOVER)?;
             if self.commit_recorded(&record.committables, permit).await? == Settled::RangeLost {
                 let Some(previous) = record.previous.clone() else {
                     let reason = format!(
@@ -197,6 +199,7 @@ impl EpochLoop {
         let Some(chain) = &self.chain else { return Ok(()) };
         let by_key = self.sink.replaces_by_key();
         for (source, state) in self.sources.iter().zip(chain.record().sources.clone()) {
+            failpoints::request(failpoints::RESTORE)?;
             source.restore(&state.position, by_key).await?;
         }
         self.restored = true;
@@ -210,6 +213,7 @@ impl EpochLoop {
         for leftover in self.leftovers.clone() {
             let known = leftover.loads(&job);
             for load in known.unwrap_or_else(|| self.sink.loads_of(&job, leftover.generation, leftover.epoch)) {
+                failpoints::request(failpoints::DROP_LEFTOVERS)?;
                 match recover(false, self.sink.label_state(&load).await?) {
                     RecoveryAction::Abort => {
                         if let Err(error) = self.sink.abort(std::slice::from_ref(&load)).await {

@@ -9,6 +9,7 @@ use async_trait::async_trait;
 
 use super::{CheckpointStore, Created};
 use crate::error::{Error, Result, Retry};
+use crate::failpoints;
 
 /// Ends the names of files that are being written.
 const UNFINISHED: &str = ".tmp";
@@ -160,13 +161,15 @@ impl CheckpointStore for LocalStore {
     async fn create(&self, name: &str, content: Vec<u8>) -> Result<Created> {
         self.blocking("creating", name, move |dir, name| {
             let temporary = write_temporary(dir, name, &content)?;
-            let linked = fs::hard_link(&temporary, dir.join(name));
+            let linked =
+                failpoints::file(failpoints::STORE_UNLINKED).and_then(|()| fs::hard_link(&temporary, dir.join(name)));
             let _ = fs::remove_file(&temporary);
             let created = match linked {
                 Ok(()) => Created::Created,
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => Created::Exists,
                 Err(error) => return Err(error),
             };
+            failpoints::file(failpoints::STORE_LINKED)?;
             // Also what another process linked must be durable before it is relied on.
             flush_directory(dir)?;
             Ok(created)
