@@ -67,7 +67,8 @@ pub struct JobStatus {
 /// A running `INSERT INTO sink SELECT … FROM changelog`.
 ///
 /// The job runs on the runtime that [`SyncJob::submit`] was called on. Its plan is made for one partition, without
-/// round robin, dynamic filters and joins of two streams, whatever the session's settings are.
+/// round robin and joins of two streams, whatever the session's settings are; and like that of every continuous insert,
+/// without dynamic filters.
 ///
 /// # Cancellation
 /// Dropping the job stops it hard: the running epoch is not committed, and its open load is aborted by the server.
@@ -81,6 +82,10 @@ pub struct JobStatus {
 /// # Joins with static tables
 /// A static table is read anew in every epoch, after the epoch's window of changes was fixed: a change meets the
 /// static rows that were committed before it. Rows that come or change later do not touch what is mirrored already.
+/// Under [`SyncJobBuilder::static_ttl`] the rows are kept in memory instead, and those that a change meets may be older
+/// than it by so much.
+/// Exactly-once holds for the changes, not for what they are joined with: an epoch that is replayed after a crash reads
+/// the static table as it is then, and may give other rows than those that the lost attempt had (and not made visible).
 #[derive(Debug)]
 pub struct SyncJob {
     name: String,
@@ -136,6 +141,12 @@ impl SyncJobBuilder {
     /// Failures in a row that are tried again, as `doris.job.restart_attempts`.
     pub fn restart_attempts(self, attempts: u32) -> Self {
         self.option("doris.job.restart_attempts", attempts.to_string())
+    }
+
+    /// How old the rows of a joined static table may be when an epoch begins, as `doris.job.static_ttl`; zero, the
+    /// default: they are read anew in each epoch.
+    pub fn static_ttl(self, ttl: Duration) -> Self {
+        self.option("doris.job.static_ttl", format!("{}ms", ttl.as_millis()))
     }
 
     /// Goes on from a savepoint of this job instead of its newest checkpoint. What was written to the target since then
@@ -439,10 +450,7 @@ fn job_config(config: SessionConfig) -> SessionConfig {
         .with_create_default_catalog_and_schema(false)
         .with_target_partitions(1)
         .with_round_robin_repartition(false);
-    let optimizer = &mut config.options_mut().optimizer;
-    // The filter of one epoch's build side would be applied to the next epoch's rows.
-    optimizer.enable_dynamic_filter_pushdown = false;
     // A join of two streams keeps everything it has seen.
-    optimizer.allow_symmetric_joins_without_pruning = false;
+    config.options_mut().optimizer.allow_symmetric_joins_without_pruning = false;
     config
 }

@@ -10,6 +10,7 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, displaya
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::StaticSideExec;
 use crate::error::{Error, Result};
 
 /// Facts by name, in order. What may change between two starts (intervals, timeouts, buffers, the scan mode) is none.
@@ -95,7 +96,7 @@ impl Fingerprint {
 pub fn plan_text(plan: &Arc<dyn ExecutionPlan>) -> String {
     let children = plan.children();
     if let [child] = children.as_slice()
-        && (plan.is::<CooperativeExec>() || plan.is::<CoalescePartitionsExec>())
+        && (plan.is::<CooperativeExec>() || plan.is::<CoalescePartitionsExec>() || plan.is::<StaticSideExec>())
     {
         return plan_text(child);
     }

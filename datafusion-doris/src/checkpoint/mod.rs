@@ -24,6 +24,8 @@
 //!   sources ─▶ positions of N
 //! ```
 //!
+//! What a plan reads beside the sources is read anew by each epoch, or kept for a while ([`StaticSideExec`]).
+//!
 //! Without a store nothing is recorded, and a run that is begun again is at-least-once. The operators in between are a
 //! checked list ([`check_stateless`]), because state that outlives an epoch would be lost with it.
 //!
@@ -38,6 +40,7 @@ pub mod fingerprint;
 mod labels;
 pub mod record;
 pub mod recovery;
+mod static_side;
 pub mod store;
 #[cfg(test)]
 mod testing;
@@ -49,6 +52,7 @@ pub use coordinator::{Checkpoints, RunOptions, RunSetup, merge_partitions};
 pub use labels::LabelSeries;
 pub use record::Checkpoint;
 pub use recovery::CommitPermit;
+pub use static_side::StaticSideExec;
 pub use store::CheckpointStore;
 pub use types::{
     AbortOutcome, Committable, Epoch, EpochSink, EpochSource, Generation, SourceFinder, SourcePosition, WriteOutcome,

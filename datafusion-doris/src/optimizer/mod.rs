@@ -2,11 +2,13 @@
 //!
 //! DataFusion is free to reorder rows and to gather them into large batches. Over a changelog the first is
 //! corruption (an old version of a key overtakes a newer one), the second hides rows for as long as the stream is
-//! quiet. Two rules undo both where a changelog is below; a third says why a plan cannot run on one. Other plans are left
-//! alone.
+//! quiet. Two rules undo both where a changelog is below; a third says why a plan cannot run on one. In continuous inserts,
+//! whose plans are executed once per epoch, static sides are kept if asked for, and no filter outlives an epoch. Other
+//! plans are left alone.
 
 mod batch_size;
 mod endless;
+mod static_sides;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::expect_used)]
 mod tests;
@@ -29,6 +31,8 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, Partitio
 
 pub use batch_size::BatchSizeExec;
 pub use endless::RefuseEndless;
+pub use static_sides::KeepStaticSides;
+use static_sides::NoDynamicFiltersInEpochs;
 
 use crate::changelog::DorisChangelogExec;
 use crate::checkpoint::keeps_no_build_state;
@@ -39,7 +43,7 @@ use crate::sink::DorisSinkExec;
 /// are there already are not added again.
 pub fn with_stream_rules(rules: &[SharedRule]) -> Vec<SharedRule> {
     let mut rules = rules.to_vec();
-    let ours: [SharedRule; 2] = [Arc::new(KeepChangeOrder), Arc::new(StreamLatency)];
+    let ours: [SharedRule; 3] = [Arc::new(KeepChangeOrder), Arc::new(StreamLatency), Arc::new(KeepStaticSides)];
     if rules.iter().any(|rule| ours.iter().any(|our| our.name() == rule.name())) {
         return rules;
     }
@@ -47,6 +51,9 @@ pub fn with_stream_rules(rules: &[SharedRule]) -> Vec<SharedRule> {
         .iter()
         .position(|rule| matches!(rule.name(), "FilterPushdown(Post)" | "SanityCheckPlan"))
         .unwrap_or(rules.len());
+    if let Some(pushdown) = rules.get_mut(place).filter(|rule| rule.name() == "FilterPushdown(Post)") {
+        *pushdown = Arc::new(NoDynamicFiltersInEpochs(Arc::clone(pushdown)));
+    }
     rules.splice(place..place, ours);
     let place = rules.iter().position(|rule| rule.name() == "SanityCheckPlan").unwrap_or(rules.len());
     rules.insert(place, Arc::new(RefuseEndless));

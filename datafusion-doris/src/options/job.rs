@@ -24,6 +24,7 @@ const INTERVAL: Duration = Duration::from_secs(10);
 /// | `doris.job.name` | made of target and plan | Name of the job: of its checkpoints and labels. |
 /// | `doris.job.restart_attempts` | any number with a directory, else `0` | Failures in a row that are tried again. |
 /// | `doris.job.stop_timeout` | `30s` | How long the shell waits at a signal for the running epoch, before it abandons it. |
+/// | `doris.job.static_ttl` | `0s` | How old the rows of a joined static table may be when an epoch begins; `0s`: they are read anew in each epoch. |
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobOptions {
     /// `doris.checkpoint.dir`
@@ -38,6 +39,8 @@ pub struct JobOptions {
     pub restart_attempts: Option<u32>,
     /// `doris.job.stop_timeout`; for the program that runs jobs: [`crate::job::SyncJob::stop`] waits without a limit.
     pub stop_timeout: Duration,
+    /// `doris.job.static_ttl`
+    pub static_ttl: Duration,
 }
 
 impl Default for JobOptions {
@@ -49,6 +52,7 @@ impl Default for JobOptions {
             job_name: None,
             restart_attempts: None,
             stop_timeout: STOP_TIMEOUT,
+            static_ttl: Duration::ZERO,
         }
     }
 }
@@ -153,6 +157,7 @@ impl ExtensionOptions for JobOptions {
             "job.stop_timeout" => {
                 self.stop_timeout = optional(&full, value, parse_duration)?.unwrap_or(STOP_TIMEOUT);
             }
+            "job.static_ttl" => self.static_ttl = optional(&full, value, parse_duration)?.unwrap_or_default(),
             _ => {
                 let known: Vec<String> = self.entries().into_iter().map(|entry| entry.key).collect();
                 return Err(wrong(&full, &format!("is not known; there are {}", known.join(", "))));
@@ -185,6 +190,11 @@ impl ExtensionOptions for JobOptions {
                 "doris.job.stop_timeout",
                 Some(seconds(self.stop_timeout)),
                 "How long the shell waits at a signal for the running epoch, before it abandons it",
+            ),
+            entry(
+                "doris.job.static_ttl",
+                Some(seconds(self.static_ttl)),
+                "How old the rows of a joined static table may be; 0ms: they are read anew in each epoch",
             ),
         ]
     }
@@ -247,6 +257,7 @@ mod tests {
             ("doris.job.name", "orders"),
             ("doris.job.restart-attempts", "7"),
             ("doris.job.stop_timeout", "5s"),
+            ("doris.job.static-ttl", "10m"),
             ("execution.checkpointing.interval", "3s"),
         ] {
             config.set(key, value).unwrap();
@@ -262,15 +273,21 @@ mod tests {
                 job_name: Some("orders".into()),
                 restart_attempts: Some(7),
                 stop_timeout: Duration::from_secs(5),
+                static_ttl: Duration::from_secs(600),
             }
         );
-        for key in ["doris.checkpoint.dir", "doris.checkpoint.interval", "doris.job.name", "doris.job.restart_attempts"]
-        {
+        for key in [
+            "doris.checkpoint.dir",
+            "doris.checkpoint.interval",
+            "doris.job.name",
+            "doris.job.restart_attempts",
+            "doris.job.static_ttl",
+        ] {
             config.set(key, "").unwrap();
         }
         let options = JobOptions::of(&config);
         assert_eq!(options.checkpoint_interval, Some(Duration::from_secs(3)), "that of Flink is left");
-        assert_eq!((options.checkpoint_dir, options.job_name), (None, None));
+        assert_eq!((options.checkpoint_dir, options.job_name, options.static_ttl), (None, None, Duration::ZERO));
     }
 
     #[test]
@@ -288,6 +305,7 @@ mod tests {
             ("doris.checkpoint.retain", "0", "at least 1"),
             ("doris.job.restart_attempts", "-1", "whole number"),
             ("doris.job.stop_timeout", "soon", "soon"),
+            ("doris.job.static_ttl", "for ever", "for ever"),
             ("doris.checkpoint.folder", "x", "doris.checkpoint.dir"),
             ("execution.parallelism", "4", "execution.checkpointing.interval"),
         ] {

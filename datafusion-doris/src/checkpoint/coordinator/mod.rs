@@ -22,6 +22,7 @@ use super::chain::{Appended, Chain, ChainOptions, Draft};
 use super::control::{Failures, RunControl};
 use super::fingerprint::{Fingerprint, plan_text};
 use super::record::{Leftover, SourceState};
+use super::static_side;
 use super::{
     AbortOutcome, CheckpointStore, CommitPermit, Committable, Epoch, EpochSink, EpochSource, SourcePosition,
     WriteOutcome,
@@ -92,7 +93,8 @@ pub struct RunOptions {
 ///
 /// Each epoch first lets every source fix its piece of work ([`EpochSource::arm`]), then executes a fresh copy of
 /// `input` (`reset_plan_states`), writes it through `sink`, and commits. What else the plan reads is therefore read
-/// after the ends of the pieces were fixed: a row that a static table had before a change was made is there for it.
+/// after the ends of the pieces were fixed: a row that a static table had before a change was made is there for it. Rows
+/// that a [`super::StaticSideExec`] keeps are older, by its time to live at most.
 ///
 /// With checkpoints the run begins by taking over from earlier ones, finishes what they had pre-committed and recorded,
 /// and goes on from their last position. Each epoch with rows is recorded between its pre-commit and its commit. An
@@ -128,6 +130,7 @@ pub async fn run(
         });
     }
     let _run = Run::begin(sink.as_ref())?;
+    let _kept = KeptSides(Arc::clone(&input));
     let failures = Failures::new(options.restart_attempts);
     let mut job = EpochLoop {
         input,
@@ -524,6 +527,15 @@ impl<'a> Run<'a> {
 impl Drop for Run<'_> {
     fn drop(&mut self) {
         self.0.end_run();
+    }
+}
+
+/// What a plan keeps between epochs, freed at the end of the run.
+struct KeptSides(Arc<dyn ExecutionPlan>);
+
+impl Drop for KeptSides {
+    fn drop(&mut self) {
+        static_side::forget(&self.0);
     }
 }
 
