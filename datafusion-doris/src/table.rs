@@ -18,7 +18,6 @@ use datafusion::logical_expr::expr_rewriter::unnormalize_cols;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, lit};
 use datafusion::physical_expr::expressions::{Column, Literal};
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -277,9 +276,6 @@ impl DorisTable {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let plan = plan_scan(&self.client, plan, partitions, self.options.read.tablets_per_split).await?;
         let schema = Arc::new(self.bound.schema().project(projection)?);
-        if plan.splits.is_empty() {
-            return Ok(Arc::new(EmptyExec::new(schema)));
-        }
         let read = Arc::new(self.bound.schema().project(columns)?);
         let scan = DorisScanExec::new(self.client.clone(), plan, read, self.bound.types(columns));
         if columns.len() == projection.len() {

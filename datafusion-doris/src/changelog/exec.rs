@@ -27,6 +27,7 @@ use super::control::{ChangelogControl, Work};
 use super::filter::{ChangeFilterState, ChangeFilters};
 use super::idle::IdleWatch;
 use super::offsets::{OffsetTable, Offsets};
+use super::publish::{HandOver, Publishing};
 use super::reader::{ChangelogSpec, ReadMetrics, Reader, Warned};
 use super::row_kind::RowKind;
 use super::server::{ChangelogServer, DorisServer};
@@ -66,7 +67,11 @@ const PREFETCH_BATCHES: usize = 2;
 /// | `poll_time` | time spent on asking for the server's time |
 ///
 /// # Delivery
-/// Free-running: every change at least once, as long as the read is not started again. Mode `initial` reads its snapshot
+/// Free-running (any query, and any target that is not a continuous insert into Doris): every change at least once. With
+/// an offset table the position is published once the rows before it were taken, which is when whoever takes them asks
+/// for the next ones, so a read that is started again repeats some; under operators that hold rows back, it is published
+/// at the end of the plan (see [`crate::optimizer::PublishPositions`], without which such plans run ahead). Without one,
+/// a read that is started again begins with its scan mode. Mode `initial` reads its snapshot
 /// as of the instant at which the changes begin, where the server can (`snapshot=as-of` in EXPLAIN): then no change is
 /// seen twice. Otherwise (`snapshot=overlapping`) changes that were committed around the start of the changelog come as
 /// rows and again as changes; writing them by key changes nothing.
@@ -92,6 +97,8 @@ pub struct DorisChangelogExec {
     facts: Arc<[(String, String)]>,
     /// Where the position is published, if anywhere.
     offsets: Option<Arc<Offsets>>,
+    /// How its rows are handed on, where no run of epochs drives it; `None`: the plan was not looked at.
+    hand_over: Option<HandOver>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
     baseline: BaselineMetrics,
@@ -164,6 +171,7 @@ impl DorisChangelogExec {
             idle: Arc::default(),
             facts: facts.into(),
             offsets: None,
+            hand_over: None,
             properties: Arc::new(properties),
             baseline: BaselineMetrics::new(&metrics, 0),
             read_metrics: ReadMetrics {
@@ -193,6 +201,21 @@ impl DorisChangelogExec {
         .with_scheduling_type(SchedulingType::Cooperative)
     }
 
+    /// Notes how the rows of this free-running read are handed on.
+    pub(crate) fn handed_over(self, hand_over: HandOver) -> Self {
+        Self { hand_over: Some(hand_over), ..self }
+    }
+
+    /// True when the position is published (`source.changelog.offset-table`).
+    pub fn keeps_position(&self) -> bool {
+        self.offsets.is_some()
+    }
+
+    /// Where the position goes, when that is to be at the end of the plan.
+    pub(super) fn published_at_end(&self) -> Option<Arc<Offsets>> {
+        self.offsets.clone().filter(|_| self.hand_over == Some(HandOver::AtEnd))
+    }
+
     /// The table read.
     pub fn table(&self) -> &TableIdent {
         &self.spec.table
@@ -217,6 +240,7 @@ impl DorisChangelogExec {
             warned: Arc::clone(&self.warned),
             idle: Arc::clone(&self.idle),
             facts: Arc::clone(&self.facts),
+            fenodes: Arc::clone(&self.fenodes),
             offsets: self.offsets.clone(),
             metrics: self.read_metrics.clone(),
         }
@@ -280,7 +304,8 @@ impl DorisChangelogExec {
         let node = self.clone();
         let state = Some((input, ChangeFilterState::default()));
         // In a run of epochs it is the run that publishes.
-        let publishing = Publishing(self.offsets.clone().filter(|_| free_running));
+        let offsets = self.offsets.clone().filter(|_| free_running);
+        let publishing = Publishing { offsets, hand_over: self.hand_over.unwrap_or_default() };
         futures::stream::unfold((node, state, publishing), move |(node, state, publishing)| {
             let passed = Arc::clone(&passed);
             async move {
@@ -288,10 +313,10 @@ impl DorisChangelogExec {
                 loop {
                     let (batch, state) = match input.next().await {
                         Some(Ok(batch)) if batch.num_rows() == 0 => {
-                            // All rows before this position were taken by whoever polls.
+                            // All rows before this position were asked past, unless one is held here.
                             let position = passed.lock().pop_front();
-                            if let (Some(offsets), Some(next_ms)) = (&publishing.0, position) {
-                                offsets.publish(next_ms);
+                            if let Some(next_ms) = position.filter(|_| !filter.holds()) {
+                                publishing.passed(next_ms);
                             }
                             continue;
                         }
@@ -350,25 +375,6 @@ fn facts_of(spec: &ChangelogSpec, output: &SchemaRef, filter: &str) -> Vec<(Stri
     facts.into_iter().map(|(fact, value)| (fact.to_string(), value)).collect()
 }
 
-/// Publishing by a free-running stream: dropping the stream ends it.
-struct Publishing(Option<Arc<Offsets>>);
-
-impl Publishing {
-    async fn flush(&self) {
-        if let Some(offsets) = &self.0 {
-            offsets.flush().await;
-        }
-    }
-}
-
-impl Drop for Publishing {
-    fn drop(&mut self) {
-        if let Some(offsets) = &self.0 {
-            offsets.stop();
-        }
-    }
-}
-
 impl DisplayAs for DorisChangelogExec {
     fn fmt_as(&self, format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ChangelogSpec { table, snapshot, start, end, increment_type, .. } = self.spec.as_ref();
@@ -400,6 +406,9 @@ impl DisplayAs for DorisChangelogExec {
         if !matches!(format, DisplayFormatType::Default) {
             facts.push(("poll_interval", format!("{:?}", self.spec.poll_interval)));
             facts.push(("max_window", format!("{:?}", self.spec.max_window)));
+        }
+        if let Some(hand_over) = self.hand_over {
+            facts.push(("delivery", hand_over.describe(self.keeps_position()).to_string()));
         }
         facts.push(("sql", format!("[{}]", self.example_sql())));
         match format {

@@ -97,6 +97,11 @@ impl ChangeFilterState {
         by_kind(filters, batch)
     }
 
+    /// True when a row waits for its other half.
+    pub fn holds(&self) -> bool {
+        self.held.is_some()
+    }
+
     /// What was held back, at the end of the read.
     pub fn finish(&mut self, filters: &ChangeFilters) -> Result<Option<RecordBatch>> {
         let Some(held) = self.held.take() else { return Ok(None) };

@@ -30,6 +30,7 @@ mod exec;
 mod filter;
 mod idle;
 mod offsets;
+mod publish;
 mod reader;
 mod retention;
 mod row_kind;
@@ -57,6 +58,8 @@ pub use control::{ChangelogControl, ChangelogStatus};
 pub(crate) use decode::metadata_field;
 pub(crate) use exec::ChangelogRequest;
 pub use exec::DorisChangelogExec;
+pub(crate) use publish::HandOver;
+pub use publish::PublishAtEndExec;
 pub(crate) use reader::{ChangelogSpec, read_schema};
 pub(crate) use retention::time_to_live;
 pub use row_kind::RowKind;
@@ -130,6 +133,15 @@ pub fn changelogs(plan: &Arc<dyn ExecutionPlan>) -> Vec<DorisChangelogExec> {
         Ok(TreeNodeRecursion::Continue)
     });
     found
+}
+
+/// `plan` with a root that publishes the positions of those reads below it that leave that to the end.
+pub(crate) fn publish_at_end(plan: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+    if plan.is::<PublishAtEndExec>() {
+        return plan;
+    }
+    let offsets: Vec<_> = changelogs(&plan).iter().filter_map(DorisChangelogExec::published_at_end).collect();
+    if offsets.is_empty() { plan } else { Arc::new(PublishAtEndExec::new(plan, offsets.into())) }
 }
 
 /// The unbounded changelog reads of a plan, as sources of epochs (a [`crate::checkpoint::SourceFinder`]).

@@ -134,6 +134,8 @@ pub(super) struct Offsets {
     zone: OnceLock<ServerZone>,
     wanted: watch::Sender<Option<LocalTime>>,
     written: watch::Sender<Option<LocalTime>>,
+    /// The newest position that waits for the end of a plan.
+    held: Mutex<Option<i64>>,
     task: Mutex<Option<SpawnedTask<()>>>,
 }
 
@@ -150,6 +152,7 @@ impl Offsets {
             zone: OnceLock::new(),
             wanted: watch::Sender::new(None),
             written: watch::Sender::new(None),
+            held: Mutex::default(),
             task: Mutex::default(),
         }
     }
@@ -190,6 +193,19 @@ impl Offsets {
         if task.is_none() {
             let (store, wanted, written) = (Arc::clone(&self.store), self.wanted.subscribe(), self.written.clone());
             *task = Some(SpawnedTask::spawn(write_newest(store, wanted, written)));
+        }
+    }
+
+    /// Everything before `next_ms` will have been handed on when [`Self::publish_held`] is called.
+    pub fn hold(&self, next_ms: i64) {
+        *self.held.lock() = Some(next_ms);
+    }
+
+    /// Publishes the position that was held last.
+    pub fn publish_held(self: &Arc<Self>) {
+        let held = self.held.lock().take();
+        if let Some(next_ms) = held {
+            self.publish(next_ms);
         }
     }
 

@@ -151,6 +151,8 @@ pub(super) struct Reader {
     pub idle: Arc<IdleWatch>,
     /// What the read is, for checkpoints.
     pub facts: Arc<[(String, String)]>,
+    /// FE addresses of the cluster read.
+    pub fenodes: Arc<[String]>,
     /// Where the position is published, if anywhere.
     pub offsets: Option<Arc<Offsets>>,
     pub metrics: ReadMetrics,
@@ -164,6 +166,10 @@ impl EpochSource for Reader {
 
     fn facts(&self) -> Vec<(String, String)> {
         self.facts.to_vec()
+    }
+
+    fn nodes(&self) -> Vec<String> {
+        self.fenodes.to_vec()
     }
 
     async fn restore(&self, position: &SourcePosition, by_key: bool) -> Result<()> {

@@ -15,6 +15,7 @@
 //! `checkpoint-N.done` says that the loads of record N are visible: a job that starts again long after the server has
 //! forgotten their labels need not ask.
 
+use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 
@@ -45,6 +46,10 @@ pub struct ChainOptions {
     pub labels: Option<LabelSeries>,
     /// What a person does to the job.
     pub note: Option<String>,
+    /// FE nodes of sources and sink, by table.
+    pub nodes: BTreeMap<String, Vec<String>>,
+    /// The name was made of target and query: another cluster's job may have the same.
+    pub unnamed: bool,
 }
 
 /// The newest record of a chain.
@@ -197,6 +202,7 @@ fn taking_over(newest: Option<&Newest>, options: &ChainOptions, writer: &str) ->
         note: options.note.clone(),
         dropped: false,
         fingerprint: options.fingerprint.clone(),
+        nodes: options.nodes.clone(),
     };
     let Some(Newest { seq, record: old, settled }) = newest else { return Ok(claim) };
     claim.generation = Generation(old.generation.0.saturating_add(1));
@@ -204,6 +210,7 @@ fn taking_over(newest: Option<&Newest>, options: &ChainOptions, writer: &str) ->
         return Ok(claim);
     }
     check_fits(old, options)?;
+    check_clusters(old, options)?;
     claim.sources = old.sources.clone();
     if !old.chain.is_empty() {
         claim.chain = old.chain.clone();
@@ -230,6 +237,32 @@ fn check_fits(record: &Checkpoint, options: &ChainOptions) -> Result<()> {
             options.job, options.tables
         );
         return Err(Error::Checkpoint { reason });
+    }
+    Ok(())
+}
+
+/// Refuses to take over what a job of another cluster may have written. A cluster is known by its FE nodes: those that
+/// come and go change nothing, as long as one stays from one start to the next.
+fn check_clusters(record: &Checkpoint, options: &ChainOptions) -> Result<()> {
+    if !options.unnamed {
+        return Ok(());
+    }
+    for (table, nodes) in &options.nodes {
+        let Some(known) = record.nodes.get(table).filter(|known| !known.is_empty() && !nodes.is_empty()) else {
+            continue;
+        };
+        if !nodes.iter().any(|node| known.contains(node)) {
+            let job = &options.job;
+            let reason = format!(
+                "job {job} was given no name, and the checkpoint under the name made of its target and query has the \
+                 {table} of the cluster at {}, not of that at {}: give jobs of different clusters that share a \
+                 directory names of their own (doris.job.name); if it is the same cluster under other addresses, set \
+                 doris.job.name = '{job}' to go on",
+                known.join(", "),
+                nodes.join(", ")
+            );
+            return Err(Error::Checkpoint { reason });
+        }
     }
     Ok(())
 }
@@ -442,6 +475,8 @@ mod tests {
             tables: vec!["db.t".into()],
             labels: None,
             note: None,
+            nodes: BTreeMap::new(),
+            unnamed: false,
         }
     }
 
@@ -604,5 +639,25 @@ mod tests {
         generations.sort_unstable();
         generations.dedup();
         assert_eq!(generations.len(), 8, "a claim that was overtaken at once is made again");
+    }
+
+    #[tokio::test]
+    async fn job_without_a_name_goes_on_with_a_cluster_that_has_kept_a_node_and_with_no_other() {
+        let store = Arc::new(MemoryStore::default());
+        let on = |sink: &[&str], unnamed| {
+            let nodes = |nodes: &[&str]| nodes.iter().map(|node| node.to_string()).collect::<Vec<_>>();
+            let nodes = BTreeMap::from([("source db.t".into(), nodes(&["a:1"])), ("sink".into(), nodes(sink))]);
+            let options = ChainOptions { nodes, unnamed, ..options() };
+            Chain::claim(Arc::clone(&store) as Arc<dyn CheckpointStore>, options)
+        };
+        on(&["b:1", "b:2"], true).await.unwrap();
+        on(&["b:2", "b:3"], true).await.unwrap();
+        let message = on(&["b:1", "c:1"], true).await.unwrap_err().to_string();
+        for part in ["sink", "b:2, b:3", "b:1, c:1", "doris.job.name = 'j'"] {
+            assert!(message.contains(part), "{part}: {message}");
+        }
+        let renamed = on(&["c:1"], false).await.unwrap();
+        assert_eq!(renamed.record().generation, Generation(3), "a name is the user's word");
+        on(&["c:1"], true).await.unwrap();
     }
 }

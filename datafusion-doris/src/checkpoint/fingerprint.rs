@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, displayable};
@@ -92,22 +93,40 @@ impl Fingerprint {
     }
 }
 
+/// What a source of a plan reads, as text that is the same in every run; `None` for sources that are not known.
+pub type SourceText = fn(&Arc<dyn ExecutionPlan>) -> Option<String>;
+
 /// A plan as text that is the same in every run: operators and expressions, without what the machine or the moment adds.
-pub fn plan_text(plan: &Arc<dyn ExecutionPlan>) -> String {
+///
+/// Of its sources, those with epochs are told by their columns (the rest are facts of their own), others by
+/// `source_text`, or else by their columns and the expressions they evaluate: other tables may have grown.
+pub fn plan_text(plan: &Arc<dyn ExecutionPlan>, source_text: SourceText) -> String {
     let children = plan.children();
     if let [child] = children.as_slice()
         && (plan.is::<CooperativeExec>() || plan.is::<CoalescePartitionsExec>() || plan.is::<StaticSideExec>())
     {
-        return plan_text(child);
+        return plan_text(child, source_text);
     }
     if children.is_empty() {
-        // Sources tell their facts themselves, and other tables may have grown.
-        let columns: Vec<String> = plan.schema().fields().iter().map(|field| field.name().clone()).collect();
-        let kind = if plan.boundedness().is_unbounded() { "changes" } else { plan.name() };
-        return format!("{kind}[{}]", columns.join(", "));
+        return source_text(plan).unwrap_or_else(|| source_columns(plan));
     }
-    let inputs: Vec<String> = children.into_iter().map(plan_text).collect();
+    let inputs: Vec<String> = children.into_iter().map(|input| plan_text(input, source_text)).collect();
     format!("{}({})", displayable(plan.as_ref()).one_line().to_string().trim(), inputs.join(", "))
+}
+
+fn source_columns(source: &Arc<dyn ExecutionPlan>) -> String {
+    let columns: Vec<String> = source.schema().fields().iter().map(|field| field.name().clone()).collect();
+    if source.boundedness().is_unbounded() {
+        return format!("changes[{}]", columns.join(", "));
+    }
+    let mut expressions = Vec::new();
+    // The closure never fails, so neither does the walk.
+    let _ = source.apply_expressions(&mut |expression| {
+        expressions.push(expression.to_string());
+        Ok(TreeNodeRecursion::Continue)
+    });
+    let expressions = if expressions.is_empty() { String::new() } else { format!(" where {}", expressions.join(", ")) };
+    format!("{}[{}]{expressions}", source.name(), columns.join(", "))
 }
 
 /// A name for a job that was given none: the same for the same target and plan.
@@ -148,6 +167,20 @@ mod tests {
         let new = Fingerprint::from_iter([("query", "a")]);
         assert!(Fingerprint::default().check(&new, "j").is_ok());
         assert!(new.check(&Fingerprint::default(), "j").is_err());
+    }
+
+    #[test]
+    fn static_source_is_told_by_its_own_text_and_kept_rows_change_nothing() {
+        let schema = Arc::new(arrow::datatypes::Schema::new(vec![arrow::datatypes::Field::new(
+            "id",
+            arrow::datatypes::DataType::Int64,
+            true,
+        )]));
+        let source: Arc<dyn ExecutionPlan> = Arc::new(datafusion::physical_plan::empty::EmptyExec::new(schema));
+        let kept: Arc<dyn ExecutionPlan> =
+            Arc::new(StaticSideExec::new(Arc::clone(&source), std::time::Duration::from_secs(1)));
+        assert_eq!(plan_text(&kept, |_| None), "EmptyExec[id]");
+        assert_eq!(plan_text(&kept, |_| Some("SELECT 1".into())), "SELECT 1");
     }
 
     #[test]

@@ -3,6 +3,8 @@
 //! A record is JSON that a person can read, one object per file. Everything needed to go on after it, or to finish what
 //! it began, stands in it: nothing else is kept between two starts of a job.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -87,6 +89,10 @@ pub struct Checkpoint {
     /// What the job is. Empty when an older version did not keep it.
     #[serde(default)]
     pub fingerprint: Fingerprint,
+    /// FE nodes of the clusters of its sources and its sink, by table: they may change, but not all at once when the job
+    /// was given no name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub nodes: BTreeMap<String, Vec<String>>,
 }
 
 /// Version 0, which had neither generations nor a fingerprint.
@@ -119,6 +125,7 @@ impl From<CheckpointV0> for Checkpoint {
             note: None,
             dropped: false,
             fingerprint: Fingerprint::default(),
+            nodes: BTreeMap::new(),
         }
     }
 }
@@ -205,6 +212,7 @@ mod tests {
             note: None,
             dropped: false,
             fingerprint: Fingerprint::from_iter([("sink table", "shop.copy")]),
+            nodes: BTreeMap::from([("sink".to_string(), vec!["fe:8030".to_string()])]),
         }
     }
 

@@ -341,3 +341,7 @@ impl ExecutionPlan for StaticSideExec {
         }
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used)]
+mod tests;

@@ -111,6 +111,10 @@ pub trait EpochSource: Send + Sync + fmt::Debug {
     fn table(&self) -> String;
     /// What the source is, as facts for the checkpoint; without what may change between two starts.
     fn facts(&self) -> Vec<(String, String)>;
+    /// FE nodes (`host:port`) of the cluster read, when they are known.
+    fn nodes(&self) -> Vec<String> {
+        vec![]
+    }
     /// Goes to the position of a checkpoint, before the first epoch: it goes before every other rule for the start.
     /// `by_key`: the target replaces rows by their key, so rows may be read a second time.
     ///
@@ -184,6 +188,11 @@ pub trait EpochSink: Send + Sync + fmt::Debug {
 
     /// What the sink is, as facts for the checkpoint; without what may change between two starts.
     fn facts(&self) -> Vec<(String, String)>;
+
+    /// FE nodes (`host:port`) of the cluster written to, when they are known.
+    fn nodes(&self) -> Vec<String> {
+        vec![]
+    }
 
     /// A row written twice is there once.
     fn replaces_by_key(&self) -> bool;

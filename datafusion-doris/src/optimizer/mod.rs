@@ -3,11 +3,12 @@
 //! DataFusion is free to reorder rows and to gather them into large batches. Over a changelog the first is
 //! corruption (an old version of a key overtakes a newer one), the second hides rows for as long as the stream is
 //! quiet. Two rules undo both where a changelog is below; a third says why a plan cannot run on one. In continuous inserts,
-//! whose plans are executed once per epoch, static sides are kept if asked for, and no filter outlives an epoch. Other
-//! plans are left alone.
+//! whose plans are executed once per epoch, static tables are read whole and kept if asked for, and no filter outlives an
+//! epoch; elsewhere no position of a changelog is published ahead of its rows. Other plans are left alone.
 
 mod batch_size;
 mod endless;
+mod hand_over;
 mod static_sides;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::expect_used)]
@@ -31,7 +32,8 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, Partitio
 
 pub use batch_size::BatchSizeExec;
 pub use endless::RefuseEndless;
-pub use static_sides::KeepStaticSides;
+pub use hand_over::PublishPositions;
+pub use static_sides::StaticSides;
 use static_sides::NoDynamicFiltersInEpochs;
 
 use crate::changelog::DorisChangelogExec;
@@ -43,7 +45,7 @@ use crate::sink::DorisSinkExec;
 /// are there already are not added again.
 pub fn with_stream_rules(rules: &[SharedRule]) -> Vec<SharedRule> {
     let mut rules = rules.to_vec();
-    let ours: [SharedRule; 3] = [Arc::new(KeepChangeOrder), Arc::new(StreamLatency), Arc::new(KeepStaticSides)];
+    let ours: [SharedRule; 3] = [Arc::new(KeepChangeOrder), Arc::new(StreamLatency), Arc::new(StaticSides)];
     if rules.iter().any(|rule| ours.iter().any(|our| our.name() == rule.name())) {
         return rules;
     }
@@ -56,7 +58,8 @@ pub fn with_stream_rules(rules: &[SharedRule]) -> Vec<SharedRule> {
     }
     rules.splice(place..place, ours);
     let place = rules.iter().position(|rule| rule.name() == "SanityCheckPlan").unwrap_or(rules.len());
-    rules.insert(place, Arc::new(RefuseEndless));
+    let last: [SharedRule; 2] = [Arc::new(PublishPositions), Arc::new(RefuseEndless)];
+    rules.splice(place..place, last);
     rules
 }
 

@@ -11,6 +11,7 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
 use super::{SharedRule, rebuild};
 use crate::checkpoint::StaticSideExec;
+use crate::scan::DorisScanExec;
 use crate::options::JobOptions;
 use crate::sink::DorisSinkExec;
 
@@ -19,27 +20,25 @@ fn runs_in_epochs(node: &Arc<dyn ExecutionPlan>) -> bool {
     node.is::<DorisSinkExec>() && node.boundedness().is_unbounded()
 }
 
-/// Keeps the static sides of a continuous insert from one epoch to the next, for `doris.job.static_ttl`.
+/// Makes the static sides of a continuous insert fit to be read for months: whole tables instead of the tablets that they
+/// had when the plan was made, and kept from one epoch to the next for `doris.job.static_ttl`.
 #[derive(Debug)]
-pub struct KeepStaticSides;
+pub struct StaticSides;
 
-impl PhysicalOptimizerRule for KeepStaticSides {
+impl PhysicalOptimizerRule for StaticSides {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         let ttl = JobOptions::of(config).static_ttl;
-        if ttl.is_zero() {
-            return Ok(plan);
-        }
         plan.transform_down(|node| {
             if !runs_in_epochs(&node) {
                 return Ok(Transformed::no(node));
             }
-            Ok(Transformed::new(keep_bounded(node, ttl)?, true, TreeNodeRecursion::Jump))
+            Ok(Transformed::new(prepare(node, ttl)?, true, TreeNodeRecursion::Jump))
         })
         .data()
     }
 
     fn name(&self) -> &str {
-        "doris_keep_static_sides"
+        "doris_static_sides"
     }
 
     fn schema_check(&self) -> bool {
@@ -47,15 +46,23 @@ impl PhysicalOptimizerRule for KeepStaticSides {
     }
 }
 
-/// Puts a [`StaticSideExec`] above each bounded subtree that is as large as possible.
-fn keep_bounded(node: Arc<dyn ExecutionPlan>, ttl: Duration) -> Result<Arc<dyn ExecutionPlan>> {
+/// Goes to each bounded subtree that is as large as possible, and puts a [`StaticSideExec`] above it.
+fn prepare(node: Arc<dyn ExecutionPlan>, ttl: Duration) -> Result<Arc<dyn ExecutionPlan>> {
     if !node.boundedness().is_unbounded() {
-        return Ok(if node.is::<StaticSideExec>() { node } else { Arc::new(StaticSideExec::new(node, ttl)) });
+        let whole = node.transform_up(|node| {
+            Ok(match node.downcast_ref::<DorisScanExec>() {
+                Some(scan) => Transformed::yes(Arc::new(scan.of_whole_table()) as _),
+                None => Transformed::no(node),
+            })
+        });
+        let whole = whole.data()?;
+        let keeps = !ttl.is_zero() && !whole.is::<StaticSideExec>();
+        return Ok(if keeps { Arc::new(StaticSideExec::new(whole, ttl)) } else { whole });
     }
     if node.children().is_empty() {
         return Ok(node);
     }
-    let children = node.children().into_iter().map(|child| keep_bounded(Arc::clone(child), ttl));
+    let children = node.children().into_iter().map(|child| prepare(Arc::clone(child), ttl));
     let children = children.collect::<Result<Vec<_>>>()?;
     rebuild(node, children)
 }

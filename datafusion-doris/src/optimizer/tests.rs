@@ -222,6 +222,73 @@ fn rules_are_placed_once_and_before_the_sanity_check() {
     let place = |name: &str| extended.iter().position(|rule| rule.name() == name).unwrap();
     assert!(place("doris_keep_change_order") < place("doris_stream_latency"));
     assert!(place("doris_stream_latency") < place("FilterPushdown(Post)"));
+    assert!(place("doris_keep_change_order") < place("doris_static_sides"));
+    assert_eq!(place("doris_publish_positions") + 1, place("doris_refuse_endless"));
     assert_eq!(place("doris_refuse_endless") + 1, place("SanityCheckPlan"));
     assert_eq!(with_stream_rules(&extended).len(), extended.len());
+}
+
+#[tokio::test]
+async fn static_sides_of_continuous_inserts_are_kept_when_asked_for() {
+    let insert = "INSERT INTO target SELECT c.id, f.name FROM changes c JOIN fixed f ON c.id = f.id";
+    assert!(!text(insert).await.contains("StaticSideExec"), "not by default");
+    let context = context();
+    context.sql("SET doris.job.static_ttl = '10m'").await.unwrap();
+    let plan = |sql: &'static str| {
+        let context = context.clone();
+        async move { context.sql(sql).await.unwrap().create_physical_plan().await.unwrap() }
+    };
+    let shown = displayable(plan(insert).await.as_ref()).indent(false).to_string();
+    let sides = shown.lines().filter(|line| line.contains("StaticSideExec: kept across epochs, ttl=600s")).count();
+    assert_eq!(sides, 1, "{shown}");
+    let below = shown.lines().position(|line| line.contains("StaticSideExec")).unwrap();
+    assert!(shown.lines().nth(below + 1).unwrap().contains("DataSourceExec"), "{shown}");
+    for other in ["INSERT INTO target SELECT * FROM fixed", "SELECT c.id FROM changes c JOIN fixed f ON c.id = f.id"] {
+        let shown = displayable(plan(other).await.as_ref()).indent(false).to_string();
+        assert!(!shown.contains("StaticSideExec"), "{shown}");
+    }
+    // The same job, whatever is kept.
+    let kept = crate::checkpoint::fingerprint::plan_text(&plan(insert).await, |_| None);
+    context.sql("SET doris.job.static_ttl = ''").await.unwrap();
+    assert_eq!(crate::checkpoint::fingerprint::plan_text(&plan(insert).await, |_| None), kept);
+}
+
+/// Notes whether dynamic filters may be pushed down.
+#[derive(Debug, Default)]
+struct Probe(parking_lot::Mutex<Vec<bool>>);
+
+impl PhysicalOptimizerRule for Probe {
+    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, config: &ConfigOptions) -> DfResult<Arc<dyn ExecutionPlan>> {
+        let optimizer = &config.optimizer;
+        self.0.lock().extend([
+            optimizer.enable_join_dynamic_filter_pushdown,
+            optimizer.enable_topk_dynamic_filter_pushdown,
+            optimizer.enable_aggregate_dynamic_filter_pushdown,
+        ]);
+        Ok(plan)
+    }
+
+    fn name(&self) -> &str {
+        "FilterPushdown(Post)"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+#[tokio::test]
+async fn no_dynamic_filter_outlives_an_epoch() {
+    for (sql, allowed) in [
+        ("INSERT INTO target SELECT * FROM changes", false),
+        ("INSERT INTO target SELECT * FROM fixed", true),
+        ("SELECT * FROM changes", true),
+    ] {
+        let probe = Arc::new(Probe::default());
+        let rules = with_stream_rules(&[Arc::clone(&probe) as SharedRule]);
+        let (_, plan) = plan(sql).await.unwrap();
+        let rule = rules.iter().find(|rule| rule.name() == "FilterPushdown(Post)").unwrap();
+        rule.optimize(plan, &ConfigOptions::new()).unwrap();
+        assert_eq!(*probe.0.lock(), [allowed; 3], "{sql}");
+    }
 }

@@ -20,7 +20,7 @@ use datafusion::physical_plan::{
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt, TryStreamExt};
 
-use super::{Conformer, MeteredStream, ScanPlan, open_session};
+use super::{Conformer, MeteredStream, ScanPlan, ScanSplit, open_session};
 use crate::client::{DorisClient, FlightSession};
 use crate::error::{Error, Result};
 use crate::types::DorisType;
@@ -65,18 +65,33 @@ impl DorisScanExec {
     ) -> Self {
         let properties = PlanProperties::new(
             EquivalenceProperties::new(Arc::clone(&schema)),
-            Partitioning::UnknownPartitioning(plan.splits.len()),
+            // Without a tablet there is one, which is empty.
+            Partitioning::UnknownPartitioning(plan.splits.len().max(1)),
             EmissionType::Incremental,
             Boundedness::Bounded,
         )
         .with_scheduling_type(SchedulingType::Cooperative);
         let metrics = ExecutionPlanMetricsSet::new();
-        let partition_metrics = (0..plan.splits.len()).map(|partition| PartitionMetrics {
+        let partition_metrics = (0..plan.splits.len().max(1)).map(|partition| PartitionMetrics {
             baseline: BaselineMetrics::new(&metrics, partition),
             rows_received: MetricBuilder::new(&metrics).counter("rows_received", partition),
         });
         let partition_metrics = partition_metrics.collect();
         Self { client, plan, schema, types, fetch, properties: Arc::new(properties), metrics, partition_metrics }
+    }
+
+    /// The same rows by one statement, whatever tablets the table has by then: for plans that outlive the list of tablets
+    /// that was made when they were planned.
+    pub(crate) fn of_whole_table(&self) -> Self {
+        let mut plan = self.plan.as_ref().clone();
+        plan.splits = vec![ScanSplit::default()];
+        let Self { client, schema, types, fetch, .. } = self.clone();
+        Self::build(client, Arc::new(plan), schema, types, fetch)
+    }
+
+    /// What it reads, as text that is the same at every start: without tablets and nodes.
+    pub(crate) fn statement(&self) -> String {
+        self.plan.display_sql(&ScanSplit::default())
     }
 
     /// What is sent to Doris.
@@ -88,8 +103,9 @@ impl DorisScanExec {
         let Self { client, plan, schema, types, .. } = self.clone();
         let received = self.partition_metrics[partition].rows_received.clone();
         let opened = async move {
+            let Some(split) = plan.splits.get(partition) else { return Ok(futures::stream::empty().boxed()) };
             let mut session = open_session(&client).await?;
-            let sql = plan.sql(&plan.splits[partition]);
+            let sql = plan.sql(split);
             let query = session.query(&sql).await?;
             let batches = closing(session, query.into_stream()).inspect_ok(move |batch| {
                 received.add(batch.num_rows());

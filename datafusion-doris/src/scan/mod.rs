@@ -13,6 +13,10 @@ mod exec;
 mod plan;
 mod stream;
 
+use std::sync::Arc;
+
+use datafusion::physical_plan::ExecutionPlan;
+
 use crate::client::{DorisClient, FlightSession};
 use crate::error::Result;
 
@@ -23,6 +27,13 @@ pub use plan::{ScanPlan, ScanSplit};
 pub(crate) use conform::{Conformer, check_readable};
 pub(crate) use plan::plan_scan;
 pub(crate) use stream::MeteredStream;
+
+/// What a node of this module reads, as text that is the same at every start of a job
+/// ([`crate::checkpoint::fingerprint::SourceText`]): columns and conditions, not where they are asked for.
+pub(crate) fn scan_text(plan: &Arc<dyn ExecutionPlan>) -> Option<String> {
+    let scan = plan.downcast_ref::<DorisScanExec>()?;
+    Some(format!("{}[{}]", plan.name(), scan.statement()))
+}
 
 /// A Flight session for reading: values and texts of times must not depend on the server's settings, and a backslash
 /// in a literal is an escape.

@@ -31,6 +31,7 @@ use crate::checkpoint::{
     merge_partitions, store,
 };
 use crate::options::JobOptions;
+use crate::scan::scan_text;
 
 /// Writes every partition of its input to a [`DorisSink`] and gives one row, `count: UInt64`, not null.
 ///
@@ -108,10 +109,11 @@ impl DorisSinkExec {
     ) -> crate::error::Result<RunOptions> {
         let options = JobOptions::of(config.options());
         let setup = config.get_extension::<RunSetup>().unwrap_or_default();
+        let query = plan_text(&self.input, scan_text);
+        let unnamed = options.job_name.is_none();
         let job = options.job_name.clone().unwrap_or_else(|| {
-            let tables: Vec<String> = sources.iter().map(|source| source.table()).collect();
-            let plan = format!("{} {}", tables.join(", "), plan_text(&self.input));
-            default_job_name(&self.sink.table().to_string(), &plan)
+            let target = self.sink.table().to_string();
+            default_job_name(&target, &format!("{} {query}", source_text(sources)))
         });
         let store = match (&setup.store, &options.checkpoint_dir) {
             (Some(store), _) => Some(Arc::clone(store)),
@@ -129,9 +131,10 @@ impl DorisSinkExec {
         let savepoint = setup.savepoint.clone();
         let retain = options.retain;
         Ok(RunOptions {
-            checkpoints: store.map(|store| Checkpoints { store, job, retain, savepoint }),
+            checkpoints: store.map(|store| Checkpoints { store, job, unnamed, retain, savepoint }),
             interval: options.interval(keeps),
             restart_attempts: options.attempts(keeps),
+            query,
             control: Arc::clone(&self.control),
         })
     }
@@ -140,6 +143,13 @@ impl DorisSinkExec {
 fn keeps_checkpoints(config: &SessionConfig) -> bool {
     JobOptions::of(config.options()).checkpoint_dir.is_some()
         || config.get_extension::<RunSetup>().is_some_and(|setup| setup.store.is_some())
+}
+
+/// What tells the sources of one job from those of another. Not their columns: when these change, the job is the same,
+/// and is told so.
+fn source_text(sources: &[Arc<dyn EpochSource>]) -> String {
+    let facts = sources.iter().flat_map(|source| source.facts()).filter(|(fact, _)| fact != "columns");
+    facts.map(|(fact, value)| format!("{fact}={value}")).collect::<Vec<_>>().join(", ")
 }
 
 fn count_schema() -> SchemaRef {

@@ -348,6 +348,10 @@ impl EpochSink for DorisSink {
         facts.map(|(fact, value)| (fact.to_string(), value)).into()
     }
 
+    fn nodes(&self) -> Vec<String> {
+        self.client.options().fenodes.clone()
+    }
+
     fn replaces_by_key(&self) -> bool {
         self.model == Some(KeyModel::Unique)
     }

@@ -5,6 +5,7 @@ mod settle;
 #[allow(clippy::unwrap_used, clippy::expect_used)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use tracing::{debug, info, warn};
 
 use super::chain::{Appended, Chain, ChainOptions, Draft};
 use super::control::{Failures, RunControl};
-use super::fingerprint::{Fingerprint, plan_text};
+use super::fingerprint::Fingerprint;
 use super::record::{Leftover, SourceState};
 use super::static_side;
 use super::{
@@ -61,6 +62,8 @@ pub struct Checkpoints {
     pub store: Arc<dyn CheckpointStore>,
     /// Name of the job: part of its labels.
     pub job: String,
+    /// The name was made of target and query.
+    pub unnamed: bool,
     /// Records that are kept, at least 1.
     pub retain: usize,
     /// Go on from this savepoint instead of the newest checkpoint.
@@ -85,6 +88,8 @@ pub struct RunOptions {
     pub interval: Option<Duration>,
     /// Failures in a row after which the run ends; `None`: any number, as long as they may pass.
     pub restart_attempts: Option<u32>,
+    /// The plan as text, a fact of the job (see [`super::fingerprint::plan_text`]).
+    pub query: String,
     /// Watches the run.
     pub control: Arc<RunControl>,
 }
@@ -190,6 +195,8 @@ impl EpochLoop {
                 tables: self.sources.iter().map(|source| source.table()).collect(),
                 labels: self.sink.labels(),
                 note: None,
+                nodes: self.nodes(),
+                unnamed: checkpoints.unnamed,
             };
             let chain = Chain::claim(Arc::clone(&checkpoints.store), options).await?;
             let record = chain.record();
@@ -209,8 +216,13 @@ impl EpochLoop {
                 facts.insert(format!("source {} {fact}", index + 1), value);
             }
         }
-        facts.insert("query", plan_text(&self.input));
+        facts.insert("query", self.options.query.clone());
         facts
+    }
+
+    fn nodes(&self) -> BTreeMap<String, Vec<String>> {
+        let of_source = |source: &Arc<dyn EpochSource>| (format!("source {}", source.table()), source.nodes());
+        self.sources.iter().map(of_source).chain([("sink".to_string(), self.sink.nodes())]).collect()
     }
 
     fn positions(&self) -> Vec<SourceState> {

@@ -187,7 +187,7 @@ fn in_memory() -> RunOptions {
 
 fn checkpoints(store: &Arc<MemoryStore>) -> RunOptions {
     let store = Arc::clone(store) as Arc<dyn CheckpointStore>;
-    let checkpoints = Checkpoints { store, job: "j".into(), retain: 3, savepoint: None };
+    let checkpoints = Checkpoints { store, job: "j".into(), unnamed: false, retain: 3, savepoint: None };
     RunOptions { checkpoints: Some(checkpoints), ..RunOptions::default() }
 }
 
