@@ -33,8 +33,8 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, Partitio
 pub use batch_size::BatchSizeExec;
 pub use endless::RefuseEndless;
 pub use hand_over::PublishPositions;
-pub use static_sides::StaticSides;
 use static_sides::NoDynamicFiltersInEpochs;
+pub use static_sides::StaticSides;
 
 use crate::changelog::DorisChangelogExec;
 use crate::checkpoint::keeps_no_build_state;
@@ -58,7 +58,7 @@ pub fn with_stream_rules(rules: &[SharedRule]) -> Vec<SharedRule> {
     }
     rules.splice(place..place, ours);
     let place = rules.iter().position(|rule| rule.name() == "SanityCheckPlan").unwrap_or(rules.len());
-    let last: [SharedRule; 2] = [Arc::new(PublishPositions), Arc::new(RefuseEndless)];
+    let last: [SharedRule; 2] = [Arc::new(RefuseEndless), Arc::new(PublishPositions)];
     rules.splice(place..place, last);
     rules
 }

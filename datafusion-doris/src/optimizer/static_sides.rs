@@ -11,8 +11,8 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
 use super::{SharedRule, rebuild};
 use crate::checkpoint::StaticSideExec;
-use crate::scan::DorisScanExec;
 use crate::options::JobOptions;
+use crate::scan::DorisScanExec;
 use crate::sink::DorisSinkExec;
 
 /// True for the sink of a continuous insert, which executes its input again in each epoch.

@@ -223,8 +223,8 @@ fn rules_are_placed_once_and_before_the_sanity_check() {
     assert!(place("doris_keep_change_order") < place("doris_stream_latency"));
     assert!(place("doris_stream_latency") < place("FilterPushdown(Post)"));
     assert!(place("doris_keep_change_order") < place("doris_static_sides"));
-    assert_eq!(place("doris_publish_positions") + 1, place("doris_refuse_endless"));
-    assert_eq!(place("doris_refuse_endless") + 1, place("SanityCheckPlan"));
+    assert_eq!(place("doris_refuse_endless") + 1, place("doris_publish_positions"));
+    assert_eq!(place("doris_publish_positions") + 1, place("SanityCheckPlan"));
     assert_eq!(with_stream_rules(&extended).len(), extended.len());
 }
 

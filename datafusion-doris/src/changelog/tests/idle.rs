@@ -139,3 +139,27 @@ async fn replayed_epoch_reads_again_whatever_the_versions_say() {
     }
     assert_eq!(source.position(), node.control().status().position);
 }
+
+#[tokio::test(start_paused = true)]
+async fn idle_position_keeps_up_with_a_short_time_to_live() {
+    // Between full polls the position stays; a minute would be older than what the server keeps.
+    let server = FakeServer::new(vec![insert(START + 301_000, 1, "x")], vec![], Manners::default());
+    let kept = ChangelogSpec { time_to_live: Some(Duration::from_secs(50)), ..spec(false, false) };
+    let node = node_of(&server, kept);
+    let mut stream = execute(&node);
+    let mut longest_ms = 0;
+    while server.now() < START + 300_000 {
+        assert!(tokio::time::timeout(Duration::from_secs(1), stream.next()).await.is_err(), "nothing happens");
+        if let Some(position_ms) = node.control().position().changelog_ms() {
+            longest_ms = longest_ms.max(server.now() - position_ms);
+        }
+    }
+    assert!(longest_ms < 25_000, "half of the time to live is never over: {longest_ms}");
+    assert!(gauge(&node, "idle_polls") > 5, "every other poll is still spared");
+    assert_eq!(rows_of(&stream.next().await.unwrap().unwrap()), ["+I1x"]);
+    // A time to live that leaves no room for it spares none.
+    let shorter = ChangelogSpec { time_to_live: Some(Duration::from_secs(40)), ..spec(false, false) };
+    let node = node_of(&server, shorter);
+    read_for(&node, Duration::from_secs(100)).await;
+    assert_eq!(gauge(&node, "idle_polls"), 0);
+}

@@ -1,6 +1,7 @@
 //! Whole reads against a server that is a list of changes, with paused time.
 
 mod drift;
+mod hand_over;
 mod idle;
 mod plans;
 mod snapshots;

@@ -9,7 +9,7 @@ fn update(at_ms: i64, lsn: i128, id: i64, old: &'static str, new: &'static str) 
     [Change { at_ms, lsn, op: 2, id, name: old }, Change { at_ms, lsn, op: 3, id, name: new }]
 }
 
-fn local(text: &str) -> LocalTime {
+pub(super) fn local(text: &str) -> LocalTime {
     LocalTime::parse(text).unwrap()
 }
 
@@ -240,7 +240,7 @@ async fn old_start_with_older_changes_still_there_is_read() {
 
 /// A kept position, and what was written over it.
 #[derive(Debug, Default)]
-struct Kept(Mutex<Vec<LocalTime>>);
+pub(super) struct Kept(pub Mutex<Vec<LocalTime>>);
 
 #[async_trait]
 impl OffsetStore for Kept {
@@ -258,7 +258,7 @@ impl OffsetStore for Kept {
     }
 }
 
-fn with_offsets(node: DorisChangelogExec, kept: &Arc<Kept>) -> DorisChangelogExec {
+pub(super) fn with_offsets(node: DorisChangelogExec, kept: &Arc<Kept>) -> DorisChangelogExec {
     node.with_offsets(Arc::new(Offsets::new(Arc::clone(kept) as Arc<dyn OffsetStore>)))
 }
 

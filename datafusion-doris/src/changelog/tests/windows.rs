@@ -250,3 +250,24 @@ fn explain_shows_the_statement_and_no_secret() {
     let schema: &Schema = &plan.schema();
     assert_eq!(schema.field(2).name(), "__change_kind");
 }
+
+#[tokio::test(start_paused = true)]
+async fn rows_of_a_window_that_the_server_has_accepted_may_be_taken_late() {
+    // Four windows of a backlog; the last one's rows wait for a consumer that pauses for longer than changes are kept.
+    let changes = (0..4).map(|window| insert(START - 35_500 + window * 10_000, window, "x")).collect();
+    let server = FakeServer::new(changes, vec![], Manners::default());
+    let spec = ChangelogSpec {
+        start: Some(super::starts::local("2025-12-31 23:59:30")),
+        max_window: Duration::from_secs(10),
+        time_to_live: Some(Duration::from_secs(100)),
+        ..spec(false, true)
+    };
+    let mut stream = execute(&node_of(&server, spec));
+    assert_eq!(rows_of(&stream.next().await.unwrap().unwrap()), ["+I0x"]);
+    tokio::time::sleep(Duration::from_secs(1000)).await;
+    assert_eq!(server.windows().len(), 4, "all were accepted before the pause");
+    for id in 1..4 {
+        assert_eq!(rows_of(&stream.next().await.unwrap().unwrap()), [format!("+I{id}x")]);
+    }
+    assert!(stream.next().await.is_none());
+}

@@ -234,6 +234,8 @@ impl JobAdmin {
             tables: record.sources.iter().map(|source| source.table.clone()).collect(),
             labels: record.labels.clone(),
             note: Some(note),
+            nodes: record.nodes.clone(),
+            unnamed: false,
         };
         Chain::claim(Arc::clone(&self.store), options).await
     }

@@ -1,5 +1,7 @@
 //! Records and descriptions for tests.
 
+use std::collections::BTreeMap;
+
 use super::super::fingerprint::Fingerprint;
 use super::super::record::{Checkpoint, Leftover, SourceState, VERSION};
 use super::super::{Committable, Epoch, Generation, LabelSeries, SourcePosition};
@@ -39,6 +41,7 @@ pub(super) fn record(epoch: u64) -> Checkpoint {
         note: None,
         dropped: false,
         fingerprint: Fingerprint::from_iter([("sink table", "shop.copy")]),
+        nodes: BTreeMap::new(),
     }
 }
 

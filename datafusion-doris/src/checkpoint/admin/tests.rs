@@ -53,6 +53,8 @@ async fn claim(store: &Arc<MemoryStore>) -> Chain {
         tables: vec!["db.t".into()],
         labels: Some(series()),
         note: None,
+        nodes: BTreeMap::new(),
+        unnamed: false,
     };
     Chain::claim(Arc::clone(store) as Arc<dyn CheckpointStore>, options).await.unwrap()
 }

@@ -445,6 +445,24 @@ async fn forgotten_label_stops_the_start_with_advice_unless_it_is_marked_done() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn record_whose_rows_are_not_in_the_target_is_removed_as_advised() {
+    let (doris, store) = (Arc::default(), Arc::new(MemoryStore::default()));
+    let process = Arc::new(Process::new(&doris, &[(Site::BeforeCommit, 1, Fault::Hang)]));
+    assert!(run_or_drop(&process, &store).await.is_none());
+    doris.lock().loads.clear();
+    let message = start(&Arc::new(Process::new(&doris, &[])), checkpoints(&store)).await.unwrap_err().to_string();
+    let advice = "remove checkpoint-000000000004.json and all records after it";
+    assert!(message.contains(advice), "{message}");
+    for name in store.list().await.unwrap() {
+        if name.as_str() >= "checkpoint-000000000004" {
+            store.delete(&name).await.unwrap();
+        }
+    }
+    start(&Arc::new(Process::new(&doris, &[])), checkpoints(&store)).await.unwrap();
+    assert_eq!(doris.lock().table, all_rows());
+}
+
+#[tokio::test(start_paused = true)]
 async fn commit_that_cannot_succeed_ends_the_run_and_says_that_it_is_recorded() {
     let (doris, store) = (Arc::default(), Arc::new(MemoryStore::default()));
     let faults: Vec<_> = (0..3).map(|_| (Site::BeforeCommit, 0, Fault::Lost)).collect();
