@@ -46,16 +46,6 @@ impl BatchSizeExec {
         Self { input, size: BatchSize::Session }
     }
 
-    /// What runs with the size.
-    pub(super) fn input(&self) -> &Arc<dyn ExecutionPlan> {
-        &self.input
-    }
-
-    /// True when it restores the session's size.
-    pub(super) fn is_session(&self) -> bool {
-        self.size == BatchSize::Session
-    }
-
     pub(super) fn context(&self, context: &Arc<TaskContext>) -> Arc<TaskContext> {
         let config = context.session_config();
         let kept = config.get_extension::<SessionBatchSize>();

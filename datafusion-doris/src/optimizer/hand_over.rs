@@ -116,9 +116,6 @@ fn passes_at_once(node: &Arc<dyn ExecutionPlan>, index: usize) -> bool {
         // It gathers so many rows.
         return filter.batch_size() == 1;
     }
-    if let Some(size) = node.downcast_ref::<BatchSizeExec>() {
-        return size.is_session() || size.input().is::<HashJoinExec>();
-    }
     if node.is::<HashJoinExec>() {
         // The probe side of a join that has the batch size 1, as `StreamLatency` leaves it.
         return index == 1 && node.children().iter().all(|child| child.is::<BatchSizeExec>());
@@ -131,6 +128,7 @@ fn passes_at_once(node: &Arc<dyn ExecutionPlan>, index: usize) -> bool {
         return node.children().iter().all(|input| input.output_partitioning().partition_count() == 1);
     }
     node.is::<ProjectionExec>()
+        || node.is::<BatchSizeExec>()
         || node.is::<CooperativeExec>()
         || node.is::<UnnestExec>()
         || node.is::<UnionExec>()

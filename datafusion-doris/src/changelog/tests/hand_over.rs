@@ -253,7 +253,7 @@ async fn bounded_insert_publishes_behind_its_end_and_a_failed_one_nothing() {
         tokio::time::sleep(Duration::from_secs(60)).await;
         assert_eq!(world.published_ms(), None, "the statement has not ended");
         assert!(stream.next().await.is_none());
-        assert_eq!(world.published_ms(), (!fails).then_some(START - 500));
+        assert_eq!(world.published_ms(), (!fails).then_some(START + 500));
     }
 }
 
@@ -273,7 +273,7 @@ async fn operators_that_hold_rows_back_publish_at_the_end_of_the_plan() {
         while let Some(batch) = stream.next().await {
             batch.unwrap();
         }
-        assert_eq!(world.published_ms(), Some(START - 500), "{sql}");
+        assert!(world.published_ms() > Some(at_ms(11)), "{sql}");
     }
     let kept = Arc::new(Kept::default());
     let world = world(&kept, false);

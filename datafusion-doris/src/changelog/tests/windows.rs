@@ -257,7 +257,7 @@ async fn rows_of_a_window_that_the_server_has_accepted_may_be_taken_late() {
     let changes = (0..4).map(|window| insert(START - 35_500 + window * 10_000, window, "x")).collect();
     let server = FakeServer::new(changes, vec![], Manners::default());
     let spec = ChangelogSpec {
-        start: Some(super::starts::local("2025-12-31 23:59:30")),
+        start: Some(starts::local("2025-12-31 23:59:30")),
         max_window: Duration::from_secs(10),
         time_to_live: Some(Duration::from_secs(100)),
         ..spec(false, true)
