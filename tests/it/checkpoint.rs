@@ -6,7 +6,7 @@ use std::time::Duration;
 use datafusion::prelude::SessionContext;
 use datafusion_doris::job::{SyncJob, SyncJobBuilder};
 use doris_sandbox::s3_endpoint::{S3Endpoint, S3Settings};
-use doris_sandbox::{Action, Fault, Site};
+use doris_sandbox::{Action, Fault, Sandbox, Site};
 use tempfile::TempDir;
 use tokio::sync::Notify;
 
@@ -278,6 +278,36 @@ async fn a_job_with_checkpoints_outlives_loads_that_fail_for_longer_than_the_sin
     assert_eq!((status.run.failures, status.run.last_error), (0, None), "forgotten after the next epoch");
     job.stop().await.expect("stops");
     assert_eq!(history(&cluster).await.len(), 4);
+}
+
+#[tokio::test]
+async fn a_job_with_checkpoints_waits_for_a_backend_that_is_down() {
+    let cluster = Cluster::of(Sandbox::builder().backends(2)).await;
+    cluster.changing_table("source", "id INT NOT NULL, v VARCHAR(20)").await;
+    cluster.duplicate_table("history", "id INT NOT NULL, v VARCHAR(20), kind VARCHAR(2)", "").await;
+    cluster.doris("INSERT INTO {db}.source VALUES (1, 'a')").await;
+    let (ctx, dir) = (cluster.context(), tempfile::tempdir().expect("a directory"));
+    cluster.declare(&ctx, "changes", "source", &INITIAL).await;
+    cluster.declare(&ctx, "history", "history", &[]).await;
+    let job = job(&dir).submit(&ctx, HISTORY).await.expect("starts");
+    caught_up(&job).await;
+    cluster.doris("INSERT INTO {db}.source VALUES (2, 'b')").await;
+    for backend in 0..2 {
+        cluster.server().backend(backend).stop().await;
+    }
+    let failing = async {
+        while job.status().run.failures == 0 {
+            assert_eq!(job.status().error, None);
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, failing).await.expect("nothing can be read or loaded");
+    for backend in 0..2 {
+        cluster.server().backend(backend).restart().await.expect("starts");
+    }
+    caught_up(&job).await;
+    job.stop().await.expect("stops");
+    assert_eq!(history(&cluster).await, ["1 +I a", "2 +I b"]);
 }
 
 #[tokio::test]

@@ -147,6 +147,16 @@ async fn the_first_fe_may_be_down() {
 }
 
 #[tokio::test]
+async fn an_fe_that_is_not_ready_for_a_load_is_asked_again() {
+    let (cluster, ctx) = table().await;
+    let starting = Action::Status { code: 503, body: "starting".to_string() };
+    cluster.server().faults().push(Fault::new(starting).at(Site::Fe).when("/t/_stream_load").times(2));
+    assert_eq!(lines(&run(&ctx, INSERT).await), ["3"]);
+    assert_eq!(cluster.server().faults().armed(), 0, "the fault was used");
+    assert_eq!(rows(&cluster).await, "3");
+}
+
+#[tokio::test]
 async fn credentials_go_to_no_host_outside_the_redirect_rule() {
     let (cluster, ctx) = table().await;
     for location in ["gopher://x/", "ftp://root@elsewhere.invalid/api/x/_stream_load", "not a location", ""] {

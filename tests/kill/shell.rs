@@ -113,7 +113,7 @@ impl Shell {
                 sender.send_if_modified(|said| {
                     let started = line.contains("job `audit` started");
                     said.started |= started;
-                    let error = line.starts_with("error") || line.contains("ERROR");
+                    let error = line.starts_with("error") || line.contains(" ERROR ");
                     if error {
                         said.errors.push(line);
                     }

@@ -19,7 +19,7 @@ use super::http::{self, Answer, Request, authority, escape, header_map};
 use crate::error::{Error, Result, Retry};
 use crate::protocol::{
     ExistingJob, LoadVerdict, StreamLoadHeaders, StreamLoadResponse, TxnOperation, TxnOutcome, TxnRef, classify_load,
-    classify_txn, txn_headers,
+    classify_load_refusal, classify_txn, txn_headers,
 };
 use crate::types::TableIdent;
 
@@ -352,6 +352,7 @@ fn load_refusal(load: &StreamLoad, answer: Answer) -> Error {
     }
     let body: Value = serde_json::from_str(&answer.body).unwrap_or(Value::Null);
     let text = ["msg", "Message", "data"].iter().find_map(|key| body.get(key).and_then(Value::as_str));
+    let retry = classify_load_refusal(answer.status.as_u16(), text);
     let message = match text {
         Some(text) => text.to_string(),
         None => format!("{} answered http status {}", answer.host, answer.status.as_u16()),
@@ -362,6 +363,6 @@ fn load_refusal(load: &StreamLoad, answer: Answer) -> Error {
         message,
         error_url: None,
         first_error: None,
-        retry: Retry::Never,
+        retry,
     }
 }

@@ -21,6 +21,7 @@ pub use load_state::{LabelState, NextStep, PendingOperation, after_unknown_outco
 pub use location::{FlightLocation, RedirectTarget, parse_flight_location, parse_redirect};
 pub use stream_load::{
     DELETE_SIGN, ExistingJob, LoadRequest, LoadVerdict, StreamLoadHeaders, StreamLoadResponse, classify_load,
+    classify_load_refusal,
 };
 pub use tso::{Tso, TsoStatus};
 pub use txn::{TxnOperation, TxnOutcome, TxnRef, classify_txn, txn_headers};

@@ -288,7 +288,7 @@ pub fn classify_load(http_status: u16, body: &[u8]) -> LoadVerdict {
 }
 
 /// Texts of refusals that pass: the load was aborted or never began, so its label is free.
-const PASSING: [&str; 9] = [
+const PASSING: [&str; 10] = [
     "current running txns on db",
     "max_running_txn_num_per_db",
     "publishing_txn_num",
@@ -297,11 +297,23 @@ const PASSING: [&str; 9] = [
     "TOO_MANY_VERSION",
     "no backend load available",
     "no available backend",
+    // A BE is down, and too few others have the tablet: `alive replica num 0 < load required replica num 1`,
+    // `success replica num 0 is less than quorum replica num 1`.
+    "replica num",
     "memory limit",
 ];
 
 /// Texts of refusals after which nobody knows whether the transaction lives.
 const UNKNOWN_OUTCOME: [&str; 4] = ["rpc", "timeout", "timed out", "no master"];
+
+/// What an FE means that answers a load instead of redirecting it. Nothing was loaded: what may pass may be repeated.
+pub fn classify_load_refusal(http_status: u16, message: Option<&str>) -> Retry {
+    match (http_status, message) {
+        (429 | 500.., _) => Retry::SameLabel,
+        (200, Some(message)) if retry_of(message) != Retry::Never => Retry::SameLabel,
+        _ => Retry::Never,
+    }
+}
 
 fn retry_of(message: &str) -> Retry {
     let mentions = |texts: &[&str]| texts.iter().any(|text| contains_ignoring_case(message, text));

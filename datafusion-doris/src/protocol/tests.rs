@@ -119,6 +119,11 @@ fn load_answers_are_classified() {
         (200, fail("[DATA_QUALITY_ERROR]too many filtered rows"), refused(Retry::Never)),
         (200, fail("current running txns on db 10 is 1000, larger than limit 1000"), refused(Retry::SameLabel)),
         (200, fail("[E-235]failed to init rowset builder. version count: 2001"), refused(Retry::SameLabel)),
+        (
+            200,
+            fail("[ANALYSIS_ERROR]tablet 1 alive replica num 0 < load required replica num 1"),
+            refused(Retry::SameLabel),
+        ),
         (200, fail("[THRIFT_RPC_ERROR]call frontend service failed"), refused(Retry::AskLabelState)),
         (200, json!({"status": "FAILED", "msg": "There is no 100-continue header"}).to_string(), refused(Retry::Never)),
         (
@@ -141,6 +146,21 @@ fn load_answers_are_classified() {
             other => other,
         };
         assert_eq!(found, expected, "{status} {body}");
+    }
+}
+
+#[test]
+fn load_that_an_fe_refused_may_be_announced_again_when_the_reason_passes() {
+    for (status, message, expected) in [
+        (200, Some("There is no 100-continue header"), Retry::Never),
+        (200, Some("errCode = 2, detailMessage = No backend load available"), Retry::SameLabel),
+        (200, Some("timeout when waiting for the master"), Retry::SameLabel),
+        (200, None, Retry::Never),
+        (404, Some("no such table"), Retry::Never),
+        (429, None, Retry::SameLabel),
+        (503, Some("starting"), Retry::SameLabel),
+    ] {
+        assert_eq!(classify_load_refusal(status, message), expected, "{status} {message:?}");
     }
 }
 
