@@ -9,8 +9,8 @@ use tokio::time::sleep;
 use crate::random::Random;
 use crate::server::{BACKENDS, KNOWN_FRONTENDS, Server};
 
-/// Faults that wait at once.
-const ARMED: usize = 3;
+/// Faults that wait at once; then they make room for others, since some wait for requests that are rare.
+const MOST_ARMED: usize = 8;
 
 fn status(code: u16) -> Value {
     json!({"type": "status", "code": code, "body": "{\"msg\":\"unknown\",\"code\":1,\"data\":\"out of order\",\"count\":0}"})
@@ -19,7 +19,7 @@ fn status(code: u16) -> Value {
 /// A fault of one request of the shell: two of three break a connection.
 pub fn fault(random: &mut Random) -> Value {
     let fe = format!("fe{}", random.within(0..KNOWN_FRONTENDS as u64));
-    let skip = random.within(0..4);
+    let skip = random.within(0..3);
     let drop_answer = || json!({"type": "drop_answer"});
     let cut_answer = |bytes: u64| json!({"type": "cut_answer_after_bytes", "bytes": bytes});
     // Smaller than the smallest compressed body of a load.
@@ -66,10 +66,11 @@ pub fn fault(random: &mut Random) -> Value {
 /// Arms faults as they are used up.
 pub async fn network(server: &Server, mut random: Random) {
     loop {
-        if server.applied().await.armed < ARMED {
-            server.arm(&fault(&mut random)).await;
+        if server.applied().await.armed >= MOST_ARMED {
+            server.disarm().await;
         }
-        sleep(Duration::from_millis(random.within(50..150))).await;
+        server.arm(&fault(&mut random)).await;
+        sleep(Duration::from_millis(random.within(100..300))).await;
     }
 }
 

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::client::DorisClient;
-use crate::error::{Error, Result};
+use crate::error::{Error, Outlook, Result};
 use crate::failpoints;
 use crate::options::OptionKey;
 use crate::sql::{quote_table, string_literal};
@@ -91,11 +91,12 @@ impl OffsetStore for OffsetTable {
             connection.close().await?;
             Ok::<_, Error>(output.rows)
         };
-        let rows = read.await.map_err(|error| {
-            self.error(format!(
+        let rows = read.await.map_err(|error| match error.outlook() {
+            Outlook::Passing => error,
+            _ => self.error(format!(
                 "it cannot be read: {error}; create the table with consumer_id VARCHAR(256) NOT NULL, offset_timestamp \
                  DATETIME NOT NULL, update_time DATETIME(3) NOT NULL, UNIQUE KEY (consumer_id)"
-            ))
+            )),
         })?;
         match rows.as_slice() {
             [] => Ok(None),

@@ -121,10 +121,15 @@ impl Reader {
                     },
                 }
             }
-            Err(self.error(match first {
-                Some(error) => format!("it cannot be read: {error}"),
-                None => "no spelling of its hidden columns is known".into(),
-            }))
+            Err(match first {
+                // Still the server's answer: it may be one that passes.
+                Some(Error::Server { host, operation, code, message }) => {
+                    let message = format!("changelog of {}: it cannot be read: {message}", self.spec.table);
+                    Error::Server { host, operation, code, message }
+                }
+                Some(error) => error,
+                None => self.error("no spelling of its hidden columns is known"),
+            })
         };
         self.hidden.get_or_try_init(probe).await
     }

@@ -85,6 +85,9 @@ impl Channels {
     }
 }
 
+/// What a login is called in errors.
+const LOGIN: &str = "arrow flight login";
+
 fn authority_of(url: &str) -> &str {
     url.split_once("://").map_or(url, |(_, authority)| authority)
 }
@@ -162,7 +165,7 @@ impl FlightSession {
                 Ok(connected) => connected,
                 Err(elapsed) => Err(Error::Transport {
                     host: authority.to_string(),
-                    operation: "arrow flight login".into(),
+                    operation: LOGIN.into(),
                     retry: Retry::SameLabel,
                     source: Box::new(elapsed),
                 }),
@@ -415,7 +418,7 @@ async fn handshake(channel: Channel, authority: &str, options: &ConnectionOption
     let answer = FlightServiceClient::new(channel)
         .handshake(request)
         .await
-        .map_err(|status| status_error(authority, "arrow flight login", status))?;
+        .map_err(|status| status_error(authority, LOGIN, status))?;
     let token = answer
         .metadata()
         .get("authorization")
@@ -427,7 +430,7 @@ async fn handshake(channel: Channel, authority: &str, options: &ConnectionOption
         .into_inner()
         .try_for_each(|_| std::future::ready(Ok(())))
         .await
-        .map_err(|status| status_error(authority, "arrow flight login", status))?;
+        .map_err(|status| status_error(authority, LOGIN, status))?;
     let mut bearer: MetadataValue<Ascii> = token
         .and_then(|token| format!("Bearer {token}").parse().ok())
         .ok_or_else(|| Error::Auth { host: authority.to_string(), message: "the login gave no bearer token".into() })?;
@@ -453,6 +456,14 @@ fn status_error(authority: &str, operation: &str, status: Status) -> Error {
     let message = status.message().to_string();
     let from_transport = std::error::Error::source(&status).is_some();
     match status.code() {
+        // The token came from a login that was accepted: its session has ended (an FE that restarted, idle time), and
+        // another one can be opened.
+        Code::Unauthenticated if operation != LOGIN => Error::Transport {
+            host: authority.to_string(),
+            operation: operation.to_string(),
+            retry: Retry::SameLabel,
+            source: if message.is_empty() { "the token is not accepted any more".into() } else { message.into() },
+        },
         Code::Unauthenticated | Code::PermissionDenied => Error::Auth {
             host: authority.to_string(),
             message: if message.is_empty() { "arrow flight credentials or token not accepted".into() } else { message },
@@ -491,8 +502,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refused_token_is_an_auth_error() {
-        let error = status_error("fe:8070", "the statement", Status::unauthenticated(""));
+    fn refused_login_is_final_and_a_refused_token_is_a_lost_session() {
+        let lost = status_error("fe:8070", "the statement", Status::unauthenticated("invalid bearer token"));
+        assert_eq!(lost.outlook(), crate::error::Outlook::Passing);
+        assert!(lost.to_string().contains("invalid bearer token"), "{lost}");
+        let denied = status_error("fe:8070", "the statement", Status::permission_denied("no SELECT"));
+        assert!(matches!(denied, Error::Auth { .. }), "{denied}");
+        let error = status_error("fe:8070", LOGIN, Status::unauthenticated(""));
         assert_eq!(error.to_string(), "access to fe:8070 refused: arrow flight credentials or token not accepted");
     }
 

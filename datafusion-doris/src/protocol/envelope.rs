@@ -84,6 +84,7 @@ pub fn parse_envelope(http_status: u16, body: &[u8], expected: Envelope) -> Resu
                 403 => EnvelopeErrorKind::BadRequest,
                 404 => EnvelopeErrorKind::NotFound,
                 503 => EnvelopeErrorKind::Unavailable,
+                _ if http_status >= 500 => EnvelopeErrorKind::Unavailable,
                 _ => EnvelopeErrorKind::Server,
             };
             let denied = message.to_ascii_lowercase().contains("access denied");
