@@ -57,6 +57,12 @@ async fn a_local_directory_keeps_its_promises() {
     keeps_its_promises(&LocalStore::new(path.join("job"))).await;
     let left: Vec<_> = std::fs::read_dir(path.join("job")).expect("a directory").flatten().collect();
     assert_eq!(left.len(), 2, "no temporary file stays behind: {left:?}");
+    let cut_off = path.join("job/checkpoint-000000000007.json.1-0.tmp");
+    std::fs::write(&cut_off, "{").expect("writes");
+    let store = LocalStore::new(path.join("job"));
+    assert_eq!(store.list().await.expect("lists").len(), 2, "it is no object");
+    store.sweep().await.expect("removes it");
+    assert!(!cut_off.exists() && store.list().await.expect("lists").len() == 2);
     let other = store::open(path.to_str().expect("text"), "another job").expect("a store");
     assert!(other.list().await.expect("lists").is_empty(), "each job has its own");
 }

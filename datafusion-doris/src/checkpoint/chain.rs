@@ -325,6 +325,9 @@ impl Chain {
             failpoints::store(failpoints::CLAIM)?;
             if take(store.as_ref(), seq, &text).await?.is_ok() {
                 failpoints::store(failpoints::CLAIMED)?;
+                if let Err(error) = store.sweep().await {
+                    tracing::warn!(job = %options.job, %error, "what killed processes left behind is not removed");
+                }
                 return Ok(Self { store, options, writer, seq, record });
             }
         }

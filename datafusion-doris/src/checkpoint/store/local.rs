@@ -1,9 +1,9 @@
 //! Checkpoints in a directory of a local (or properly mounted) file system.
 
 use std::fs::{self, File, OpenOptions};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 
@@ -13,8 +13,6 @@ use crate::failpoints;
 
 /// Ends the names of files that are being written.
 const UNFINISHED: &str = ".tmp";
-
-static TEMPORARY: AtomicU64 = AtomicU64::new(0);
 
 /// A directory.
 ///
@@ -89,9 +87,10 @@ impl LocalStore {
 /// A file with `content`, flushed, under a name that nobody else uses.
 fn write_temporary(dir: &Path, name: &str, content: &[u8]) -> io::Result<PathBuf> {
     make_durable(dir)?;
-    let number = TEMPORARY.fetch_add(1, Ordering::Relaxed);
-    let path = dir.join(format!("{name}.{}-{number}{UNFINISHED}", std::process::id()));
-    let written = File::create(&path).and_then(|mut file| {
+    // Processes on several machines may have the same number: each state has its own random keys.
+    let (process, random) = (std::process::id(), RandomState::new().build_hasher().finish());
+    let path = dir.join(format!("{name}.{process}-{random:016x}{UNFINISHED}"));
+    let written = File::create_new(&path).and_then(|mut file| {
         file.write_all(content)?;
         file.sync_all()
     });
@@ -192,6 +191,22 @@ impl CheckpointStore for LocalStore {
         self.blocking("removing", name, |dir, name| match fs::remove_file(dir.join(name)) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
             removed => removed,
+        })
+        .await
+    }
+
+    async fn sweep(&self) -> Result<()> {
+        self.blocking("clearing up", "", |dir, _| {
+            for entry in fs::read_dir(dir)? {
+                let entry = entry?;
+                if entry.file_name().to_string_lossy().ends_with(UNFINISHED) {
+                    match fs::remove_file(entry.path()) {
+                        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+                        _ => {}
+                    }
+                }
+            }
+            Ok(())
         })
         .await
     }

@@ -64,6 +64,15 @@ pub trait CheckpointStore: Send + Sync + fmt::Debug {
     /// [`Error::CheckpointStore`].
     async fn delete(&self, name: &str) -> Result<()>;
 
+    /// Removes what is left of writes that were cut off, as by the end of their process. A generation that has taken
+    /// over does so; a write of another one at this moment may fail, and can be repeated.
+    ///
+    /// # Errors
+    /// [`Error::CheckpointStore`].
+    async fn sweep(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Where it is, for people; without credentials.
     fn location(&self) -> String;
 }
