@@ -12,6 +12,8 @@
 //! moments are drawn from a seed, which is printed. Environment variables: `KILL_SEED` runs with another one, `KILLS` kills
 //! and cuts more often than 100 times, `KILL_KEEP` keeps logs and checkpoints also after success.
 
+#![allow(clippy::expect_used)]
+
 mod faults;
 mod model;
 mod random;
