@@ -126,10 +126,8 @@ impl Writer {
     pub async fn compare(&mut self) -> Vec<String> {
         let (source, mirror) = (self.rows("source").await, self.rows("mirror").await);
         let sql = "SELECT id, n, kind, v, tso FROM audit";
-        let audit: Vec<(u64, u64, String, Option<String>, Option<u64>)> =
-            self.connection.query(sql).await.expect("rows");
-        let audit: Vec<(Entry, Option<u64>)> =
-            audit.into_iter().map(|(id, n, kind, v, tso)| (Entry { id, n, kind: known(&kind), v }, tso)).collect();
+        let stamped = |(id, n, kind, v, tso): (u64, u64, String, _, _)| (Entry { id, n, kind: known(&kind), v }, tso);
+        let audit: Vec<(Entry, Option<u64>)> = self.connection.query_map(sql, stamped).await.expect("rows");
         self.audited = audit.len();
         let mut problems = compare_rows("source", &self.model, &source);
         problems.extend(compare_rows("mirror", &self.model, &mirror));
