@@ -24,12 +24,13 @@
 //! | mirror continuously | `INSERT INTO sink SELECT … FROM changelog` in epochs, as a background job | [`checkpoint`], [`job`] |
 //!
 //! ```text
-//! error, options, types, sql, protocol (pure) ◀── client (all I/O) ◀── scan, changelog, sink ◀── table, factory, job
+//! error, options, types, sql, protocol (pure) ◀── client (all I/O) ◀── scan, changelog, sink, debezium ◀── table, factory, job
 //! ```
 
 pub mod changelog;
 pub mod checkpoint;
 pub mod client;
+pub mod debezium;
 pub mod error;
 pub mod factory;
 #[cfg(feature = "failpoints")]

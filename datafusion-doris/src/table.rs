@@ -2,6 +2,8 @@
 
 mod changes;
 mod defaults;
+mod events;
+mod kind;
 mod schema;
 
 use std::collections::HashMap;
@@ -24,6 +26,8 @@ use futures::future::BoxFuture;
 
 use self::changes::{carries_kind, splitting_updates};
 use self::defaults::{ColumnDefaults, with_default};
+use self::events::{event_schema, with_change_format};
+use self::kind::kind_column;
 use self::schema::{BoundSchema, KindColumn};
 use crate::changelog::{
     ChangelogRequest, ChangelogSpec, DorisChangelogExec, RowKind, changes_at_root, epoch_sources, read_schema,
@@ -34,7 +38,7 @@ use crate::error::{Error, Result};
 use crate::options::{DorisOptions, ScanMode, SinkOptions};
 use crate::scan::{DorisScanExec, ScanPlan, plan_scan};
 use crate::sink::{DorisSink, DorisSinkExec};
-use crate::sql::{IncrementType, filter_sql};
+use crate::sql::filter_sql;
 use crate::types::{KeyModel, TableSchema};
 
 /// A table of Doris as a [`TableProvider`]: a snapshot, a changelog, a target of INSERT.
@@ -52,7 +56,7 @@ use crate::types::{KeyModel, TableSchema};
 ///
 /// As a target, the table takes its columns, and with `sink.change-kind-column` that column too, last: `-D` deletes the
 /// row's key. A table with that option has the column in its schema when it is read as well; a snapshot then gives
-/// `+I` for every row.
+/// `+I` for every row. With `sink.change-format` it takes one text column, `event`, and cannot be read.
 #[derive(Debug)]
 pub struct DorisTable {
     client: DorisClient,
@@ -112,6 +116,7 @@ impl DorisTableBuilder {
             None => DorisClient::try_new(Arc::new(options.connection.clone()))?,
         };
         let doris = client.table_schema(&options.table).await?;
+        let options = with_change_format(options, &doris)?;
         let kind = kind_column(&options, &doris)?;
         let bound = BoundSchema::bind(&doris, declared.as_ref(), kind)?;
         if let KindColumn::Sink(name) = bound.kind() {
@@ -127,102 +132,6 @@ impl DorisTableBuilder {
         let (options, doris) = (Arc::new(options), Arc::new(doris));
         Ok(DorisTable { client, options, doris, bound, constraints, defaults, exact_snapshot })
     }
-}
-
-/// Which change kind column the table has, if any.
-fn kind_column(options: &DorisOptions, doris: &TableSchema) -> Result<KindColumn> {
-    let sink = options.sink.change_kind_column.as_ref();
-    let kind = match options.read.mode {
-        ScanMode::Snapshot if options.read.bounded.is_some() => {
-            return Err(Error::config(
-                "source.scan.bounded-mode",
-                "is for changelogs; a snapshot ends by itself (set 'source.scan.mode' to initial, latest or from-timestamp)",
-            ));
-        }
-        ScanMode::Snapshot => sink.map_or(KindColumn::None, |name| KindColumn::Sink(name.clone())),
-        _ if sink.is_some() => {
-            return Err(Error::config(
-                "sink.change-kind-column",
-                "is for targets; declare the changelog to read and the table to write as two external tables",
-            ));
-        }
-        ScanMode::Initial | ScanMode::Latest | ScanMode::FromTimestamp(_) => {
-            if !matches!(doris.model, Some(KeyModel::Unique | KeyModel::Duplicate)) {
-                return Err(Error::schema(
-                    &doris.table,
-                    "has no changelog: only DUPLICATE and UNIQUE (merge-on-write) tables can record one",
-                ));
-            }
-            if !doris.records_changes() {
-                return Err(Error::schema(
-                    &doris.table,
-                    "has no changelog: create it with 'changelog.enable' = 'true' (before the rename: 'binlog.enable' = \
-                     'true' and 'binlog.format' = 'ROW')",
-                ));
-            }
-            check_increment_type(options.read.increment_type, doris)?;
-            if doris.model == Some(KeyModel::Unique) && doris.deletes_silently() {
-                tracing::warn!(
-                    table = %doris.table,
-                    "a DELETE on this table leaves no change behind: set 'enable_mow_light_delete' = 'false'"
-                );
-            }
-            for column in &options.read.metadata {
-                let name = column.column_name();
-                if doris.column(name).is_some() || options.read.change_kind_column == name {
-                    return Err(Error::config(
-                        "source.changelog.metadata-columns",
-                        format!("table {} has a column '{name}' itself", doris.table),
-                    ));
-                }
-            }
-            KindColumn::Source(options.read.change_kind_column.clone(), options.read.metadata.clone())
-        }
-    };
-    if let KindColumn::Sink(name) | KindColumn::Source(name, _) = &kind
-        && doris.column(name).is_some()
-    {
-        let option = match kind {
-            KindColumn::Sink(_) => "sink.change-kind-column",
-            _ => "source.changelog.change-kind-column",
-        };
-        return Err(Error::config(
-            option,
-            format!("table {} has a column '{name}' itself, choose another", doris.table),
-        ));
-    }
-    Ok(kind)
-}
-
-/// Refuses an increment type that the table cannot serve, before the server does.
-fn check_increment_type(increment_type: IncrementType, doris: &TableSchema) -> Result<()> {
-    let merge_on_read = doris
-        .properties
-        .get("enable_unique_key_merge_on_write")
-        .is_some_and(|merge_on_write| merge_on_write.eq_ignore_ascii_case("false"));
-    if doris.model == Some(KeyModel::Unique) && merge_on_read {
-        return Err(Error::schema(
-            &doris.table,
-            "has no changelog: a UNIQUE KEY table records one only with 'enable_unique_key_merge_on_write' = 'true'",
-        ));
-    }
-    if increment_type != IncrementType::MinDelta {
-        return Ok(());
-    }
-    if doris.model != Some(KeyModel::Unique) {
-        return Err(Error::schema(
-            &doris.table,
-            "gives no net changes: min_delta needs a UNIQUE KEY table; set 'source.changelog.increment-type' to detail",
-        ));
-    }
-    if !doris.keeps_old_values() {
-        return Err(Error::schema(
-            &doris.table,
-            "gives no net changes: min_delta needs 'changelog.need_historical_value' = 'true' (before the rename: \
-             'binlog.need_historical_value') at its creation; set 'source.changelog.increment-type' to detail",
-        ));
-    }
-    Ok(())
 }
 
 impl DorisTable {
@@ -467,7 +376,10 @@ fn evaluates_alone(filter: &Expr) -> bool {
 #[async_trait]
 impl TableProvider for DorisTable {
     fn schema(&self) -> SchemaRef {
-        Arc::clone(self.bound.schema())
+        match self.options.sink.change_format {
+            Some(_) => event_schema(),
+            None => Arc::clone(self.bound.schema()),
+        }
     }
 
     fn table_type(&self) -> TableType {
@@ -516,6 +428,11 @@ impl TableProvider for DorisTable {
         'life1: 'async_trait,
         Self: 'async_trait,
     {
+        if self.options.sink.change_format.is_some() {
+            let what = format!("reading table {} as a target of change events", self.doris.table);
+            let advice = "declare it a second time without 'sink.change-format' to read it";
+            return std::future::ready(Err(Error::unsupported(what, advice).into())).boxed();
+        }
         let projection = match args.projection() {
             Some(projection) => projection.to_vec(),
             None => (0..self.bound.schema().fields().len()).collect(),
@@ -568,6 +485,15 @@ impl TableProvider for DorisTable {
                 "INSERT INTO the changelog of",
                 "declare the table without 'source.scan.mode' to write to it",
             );
+        }
+        if let Some(rows) = self.decoded(&input)? {
+            let sink = DorisSink::try_new(
+                self.client.clone(),
+                &self.doris,
+                Arc::clone(self.bound.schema()),
+                self.options.sink.clone(),
+            )?;
+            return Ok(Arc::new(DorisSinkExec::new(rows, Arc::new(sink), epoch_sources).planned_in(state.config())));
         }
         // A data frame is written as it is: by position.
         if let Err(mismatch) = self.schema().logically_equivalent_names_and_types(&input.schema()) {

@@ -14,6 +14,7 @@ mod checkpoint;
 mod checkpoint_store;
 mod cli;
 mod conformance;
+mod debezium;
 mod hand_over;
 mod harness;
 mod jobs;

@@ -111,6 +111,9 @@ option_keys! {
     EnableDelete = "sink.enable-delete" [], "true", Used, "Send the delete sign to unique tables.";
     IgnoreUpdateBefore = "sink.ignore.update-before" [], "", Used, "`true`: update-before rows are left out, `false`: written as deletes of their key. Absent: `true`, but `false` where a join, an unnesting or a filter above the changelog may drop one half of an update.";
     ChangeKindColumnSink = "sink.change-kind-column" [], "", Used, "Name of the input column that holds `+I`, `-U`, `+U`, `-D`; not written as data.";
+    ChangeFormat = "sink.change-format" [], "", Used, "`debezium-json`: the table takes one text column of Debezium change events (JSON, with or without schema) and writes what they say; for UNIQUE KEY tables.";
+    DebeziumTimePrecision = "sink.debezium.time-precision" [], "", Used, "Unit of numbers in DATETIME columns, for events without schema: `ms`, `us` or `ns`. Absent: such numbers are an error.";
+    DebeziumTimeZone = "sink.debezium.time-zone" [], "UTC", Used, "Zone whose wall clock a DATETIME column shows of a time that comes with an offset, for example `Asia/Shanghai`.";
     MaxRetries = "sink.max-retries" [], "3", Used, "Further attempts of a commit.";
     BufferSize = "sink.buffer-size" [], "1mb", Used, "Bytes per chunk of a load's body.";
     BufferCount = "sink.buffer-count" [], "3", Used, "Chunks in flight per load, at least 2.";

@@ -2,6 +2,7 @@
 //!
 //! [`DorisOptions::from_map`] is the only reader of option texts; everything behind it works on these structs.
 
+mod change_format;
 mod connection;
 mod entries;
 mod job;
@@ -15,6 +16,7 @@ mod value;
 
 use std::collections::HashMap;
 
+pub use change_format::{ChangeFormat, DebeziumOptions, TimePrecision};
 pub use connection::ConnectionOptions;
 pub use job::{ExecutionOptions, JobOptions};
 pub use key::OptionKey;

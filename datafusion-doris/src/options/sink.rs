@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::change_format::ChangeFormat;
 use super::entries::{Entries, parse_name};
 use super::key::OptionKey;
 use super::value::{Parsed, parse_bool, parse_count, parse_size};
@@ -74,6 +75,8 @@ pub struct SinkOptions {
     pub ignore_update_before: Option<bool>,
     /// `sink.change-kind-column`: name of the input column that holds `+I`, `-U`, `+U`, `-D`.
     pub change_kind_column: Option<String>,
+    /// `sink.change-format`: what the input is, when it is not rows.
+    pub change_format: Option<ChangeFormat>,
     /// `sink.max-retries`, default 3: further attempts of commit.
     pub max_retries: usize,
     /// `sink.properties.format`; `None` = csv for flat schemas, json otherwise.
@@ -99,6 +102,7 @@ impl Default for SinkOptions {
             enable_delete: true,
             ignore_update_before: None,
             change_kind_column: None,
+            change_format: None,
             max_retries: 3,
             format: None,
             compression: Compression::default(),
@@ -138,6 +142,12 @@ impl SinkOptions {
     /// Sets [`Self::change_kind_column`].
     pub fn with_change_kind_column(mut self, name: Option<String>) -> Self {
         self.change_kind_column = name;
+        self
+    }
+
+    /// Sets [`Self::change_format`].
+    pub fn with_change_format(mut self, format: Option<ChangeFormat>) -> Self {
+        self.change_format = format;
         self
     }
 
@@ -189,6 +199,7 @@ impl SinkOptions {
             enable_delete: entries.parse(OptionKey::EnableDelete, parse_bool)?.unwrap_or(defaults.enable_delete),
             ignore_update_before: entries.parse(OptionKey::IgnoreUpdateBefore, parse_bool)?,
             change_kind_column: entries.parse(OptionKey::ChangeKindColumnSink, parse_name)?,
+            change_format: ChangeFormat::from_entries(entries)?,
             max_retries: entries.parse(OptionKey::MaxRetries, parse_count)?.unwrap_or(defaults.max_retries),
             buffer_bytes: entries.parse(OptionKey::BufferSize, parse_buffer_size)?.unwrap_or(defaults.buffer_bytes),
             buffer_count: entries.parse(OptionKey::BufferCount, parse_buffer_count)?.unwrap_or(defaults.buffer_count),
