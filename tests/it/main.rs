@@ -20,6 +20,7 @@ mod harness;
 mod jobs;
 mod mirror;
 mod outages;
+mod parallel;
 mod read;
 mod readme;
 mod recovery;

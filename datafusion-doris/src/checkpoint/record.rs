@@ -13,7 +13,7 @@ use super::{Committable, Epoch, Generation, LabelSeries, SourcePosition};
 use crate::error::{Error, Result};
 
 /// The version that this crate writes.
-pub const VERSION: u64 = 1;
+pub const VERSION: u64 = 2;
 
 /// Where one source stands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -148,7 +148,11 @@ impl Checkpoint {
         };
         match version {
             0 => serde_json::from_value::<CheckpointV0>(value).map(Self::from).map_err(|error| broken(&error)),
-            VERSION => serde_json::from_value(value).map_err(|error| broken(&error)),
+            // Version 2 tells how labels are made, and how many loads an epoch has. A program that knows version 1 only
+            // would not look after all of them.
+            1 | VERSION => serde_json::from_value(value)
+                .map(|record| Self { version: VERSION, ..record })
+                .map_err(|error| broken(&error)),
             newer => Err(Error::Checkpoint {
                 reason: format!(
                     "{name} has version {newer}, and this program knows versions up to {VERSION}: start the job with a \
@@ -220,7 +224,7 @@ mod tests {
     fn record_is_json_that_can_be_read_back() {
         let record = record();
         let text = String::from_utf8(record.to_json().unwrap()).unwrap();
-        assert!(text.contains("\"version\": 1,\n") && text.contains("\"sink table\": \"shop.copy\""), "{text}");
+        assert!(text.contains("\"version\": 2,\n") && text.contains("\"sink table\": \"shop.copy\""), "{text}");
         assert!(text.contains("\"phase\": \"changelog\""), "{text}");
         for absent in ["carried_from", "note", "dropped"] {
             assert!(!text.contains(absent), "{text}");
@@ -245,6 +249,20 @@ mod tests {
     }
 
     #[test]
+    fn version_1_is_migrated() {
+        let old = r#"{"version": 1, "job": "mirror", "chain": "c", "generation": 3, "epoch": 5, "writer": "1-ab",
+            "written_at": "2026-01-01T00:00:00Z",
+            "sources": [{"table": "shop.orders", "position": {"phase": "changelog", "next_ms": 20000}}],
+            "committables": [], "to_abort": [{"generation": 2, "epoch": 9}], "fingerprint": {"query": "q"}}"#;
+        let record = Checkpoint::parse("r", old.as_bytes()).unwrap();
+        assert_eq!((record.version, record.generation), (VERSION, Generation(3)));
+        assert_eq!(record.next_epoch(), Leftover { generation: Generation(3), epoch: Epoch(6), labels: None });
+        assert_eq!(record.to_abort, [Leftover { generation: Generation(2), epoch: Epoch(9), labels: None }]);
+        let again = Checkpoint::parse("r", &record.to_json().unwrap()).unwrap();
+        assert_eq!(again, record, "what was migrated is written in the new version");
+    }
+
+    #[test]
     fn snapshot_position_of_an_older_record_has_no_tablets() {
         let text = r#"{"job": "j", "epoch": 1, "sources": [{"table": "t", "position": {"phase": "snapshot", "start_ms": null}}]}"#;
         let record = Checkpoint::parse("r", text.as_bytes()).unwrap();
@@ -254,9 +272,11 @@ mod tests {
     #[test]
     fn newer_version_and_broken_text_are_refused_by_name() {
         let message = |text: &str| Checkpoint::parse("checkpoint-7.json", text.as_bytes()).unwrap_err().to_string();
-        let newer = message(r#"{"version": 2, "something": "else"}"#);
-        assert!(newer.contains("checkpoint-7.json has version 2") && newer.contains("up to 1"), "{newer}");
-        for broken in ["", "{", "[]", r#"{"version": "1"}"#, r#"{"version": 1}"#, r#"{"version": 0}"#] {
+        let newer = message(r#"{"version": 3, "something": "else"}"#);
+        assert!(newer.contains("checkpoint-7.json has version 3") && newer.contains("up to 2"), "{newer}");
+        for broken in
+            ["", "{", "[]", r#"{"version": "1"}"#, r#"{"version": 2}"#, r#"{"version": 1}"#, r#"{"version": 0}"#]
+        {
             assert!(message(broken).contains("checkpoint-7.json cannot be read"), "{broken}");
         }
     }

@@ -162,12 +162,19 @@ pub trait EpochSource: Send + Sync + fmt::Debug {
 pub type SourceFinder = fn(&Arc<dyn ExecutionPlan>) -> Vec<Arc<dyn EpochSource>>;
 
 /// What rolling back has found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AbortOutcome {
-    /// Nothing of the loads is left, or at least not of all of them.
+    /// Nothing of the loads is left.
     RolledBack,
     /// Every load had been committed before: the epoch is visible, whole.
     Committed,
+    /// Some had been committed before, the others are gone.
+    Torn {
+        /// Labels of the loads whose rows are visible.
+        visible: Vec<String>,
+        /// Labels of the loads that are gone.
+        gone: Vec<String>,
+    },
 }
 
 /// The sink's side of the epoch protocol.
@@ -197,10 +204,12 @@ pub trait EpochSink: Send + Sync + fmt::Debug {
     /// A row written twice is there once.
     fn replaces_by_key(&self) -> bool;
 
-    /// The loads that an epoch of `job` may have left behind: all that is known of them is their labels.
+    /// The loads that an epoch of `job` may have left behind whose record does not tell ([`Self::labels`]): an epoch was
+    /// one load then. All that is known of them is their labels.
     fn loads_of(&self, job: &str, generation: Generation, epoch: Epoch) -> Vec<Committable>;
 
-    /// How the labels of those are made, for the checkpoint; `None` when nothing can be left behind.
+    /// How the labels of an epoch's loads are made, for the checkpoint; without writers when nothing can be left behind.
+    /// May change between two starts. `None` = as [`Self::loads_of`] tells.
     fn labels(&self) -> Option<LabelSeries> {
         None
     }
@@ -225,10 +234,10 @@ pub trait EpochSink: Send + Sync + fmt::Debug {
     /// Makes pre-committed loads visible. Idempotent; a lost answer is resolved by the label's state.
     ///
     /// # Errors
-    /// When a load is not known to be visible: its state tells what may be done.
+    /// When a load is not known to be visible: its state tells what may be done. Others may be visible.
     async fn commit(&self, committables: &[Committable], permit: &CommitPermit) -> Result<()>;
 
-    /// Rolls pre-committed loads back. Idempotent. Finding all of them committed is an answer, not an error.
+    /// Rolls pre-committed loads back. Idempotent. Finding some or all of them committed is an answer, not an error.
     ///
     /// # Errors
     /// When a load could not be rolled back.

@@ -120,12 +120,6 @@ fn check_later(key: OptionKey, typed: &str, value: &str) -> Result<()> {
             }
             "use STREAM_LOAD"
         }
-        OptionKey::SinkParallelism => {
-            if lower == "1" {
-                return Ok(());
-            }
-            "one load runs at a time, remove the option"
-        }
         OptionKey::FilterQuery => "put the condition into WHERE",
         OptionKey::ReadField => "name the columns in SELECT",
         OptionKey::SinkS3 => "use 'sink.write-mode' = 'STREAM_LOAD'",

@@ -120,7 +120,7 @@ option_keys! {
     WriteMode = "sink.write-mode" [], "STREAM_LOAD", Later, "Only `STREAM_LOAD` for now.";
     EnableBatchMode = "sink.enable.batch-mode" [], "false", Later, "Only `false` for now.";
     IgnoreCommitError = "sink.ignore.commit-error" [], "false", Later, "Only `false`: a lost commit is an error.";
-    SinkParallelism = "sink.parallelism" [], "1", Later, "Loads at once; only `1` for now.";
+    SinkParallelism = "sink.parallelism" [], "1", Used, "Loads at once of a statement or epoch, at most 64, each with its own label, task and buffers; may change between two starts of a job. Rows of one key of a unique or aggregate table stay in one load and in order, batches of a duplicate table take turns.";
     UseCache = "sink.use-cache" [], "false", Later, "Only `false`.";
     HttpUtf8Charset = "sink.http-utf8-charset" [], "true", NoEffect, "Headers are always sent as UTF-8.";
     CheckInterval = "sink.check-interval" [], "0ms", NoEffect, "Has no effect in the Flink connector either.";

@@ -21,7 +21,7 @@ pub use connection::ConnectionOptions;
 pub use job::{ExecutionOptions, JobOptions};
 pub use key::OptionKey;
 pub use read::{BoundedMode, MetadataColumn, OffsetOptions, OnExpired, ReadOptions, ScanMode};
-pub use sink::{Compression, CsvFormat, SinkFormat, SinkOptions};
+pub use sink::{Compression, CsvFormat, MAX_PARALLELISM, SinkFormat, SinkOptions};
 pub use value::Secret;
 
 use self::entries::Entries;

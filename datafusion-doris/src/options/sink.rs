@@ -8,6 +8,9 @@ use super::key::OptionKey;
 use super::value::{Parsed, parse_bool, parse_count, parse_size};
 use crate::error::{Error, Result};
 
+/// Most loads at once of one statement or epoch.
+pub const MAX_PARALLELISM: u32 = 64;
+
 /// `sink.properties.format`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SinkFormat {
@@ -92,6 +95,9 @@ pub struct SinkOptions {
     pub buffer_bytes: usize,
     /// `sink.buffer-count`, default 3: chunks in flight.
     pub buffer_count: usize,
+    /// `sink.parallelism`, default 1, at most [`MAX_PARALLELISM`]: loads at once of a statement or epoch. Each has buffers
+    /// of its own.
+    pub parallelism: u32,
 }
 
 impl Default for SinkOptions {
@@ -110,6 +116,7 @@ impl Default for SinkOptions {
             properties: BTreeMap::new(),
             buffer_bytes: 1 << 20,
             buffer_count: 3,
+            parallelism: 1,
         }
     }
 }
@@ -182,6 +189,12 @@ impl SinkOptions {
         self
     }
 
+    /// Sets [`Self::parallelism`], brought into its bounds.
+    pub fn with_parallelism(mut self, loads: u32) -> Self {
+        self.parallelism = loads.clamp(1, MAX_PARALLELISM);
+        self
+    }
+
     /// Takes `properties` as if they were given as `sink.properties.*`: checked, and in place of earlier ones.
     ///
     /// # Errors
@@ -203,6 +216,7 @@ impl SinkOptions {
             max_retries: entries.parse(OptionKey::MaxRetries, parse_count)?.unwrap_or(defaults.max_retries),
             buffer_bytes: entries.parse(OptionKey::BufferSize, parse_buffer_size)?.unwrap_or(defaults.buffer_bytes),
             buffer_count: entries.parse(OptionKey::BufferCount, parse_buffer_count)?.unwrap_or(defaults.buffer_count),
+            parallelism: entries.parse(OptionKey::SinkParallelism, parse_parallelism)?.unwrap_or(defaults.parallelism),
             ..defaults
         };
         sink.apply_properties(entries.take_properties())?;
@@ -420,5 +434,12 @@ fn parse_buffer_count(text: &str) -> Parsed<usize> {
     match parse_count(text)? {
         count if count < 2 => Err("must be at least 2".into()),
         count => Ok(count),
+    }
+}
+
+fn parse_parallelism(text: &str) -> Parsed<u32> {
+    match u32::try_from(parse_count(text)?) {
+        Ok(loads) if (1..=MAX_PARALLELISM).contains(&loads) => Ok(loads),
+        _ => Err(format!("must be from 1 to {MAX_PARALLELISM}")),
     }
 }

@@ -71,6 +71,7 @@ fn values_reach_their_fields() {
         ("sink.properties.max_filter_ratio", "0.1"),
         ("sink.properties.columns", "a,B,c=a+1"),
         ("sink.buffer-size", "64 kb"),
+        ("sink.parallelism", " 4 "),
     ])
     .unwrap();
     assert_eq!(options.connection.password.reveal(), "it's secret");
@@ -87,7 +88,7 @@ fn values_reach_their_fields() {
     assert_eq!((options.sink.format, options.sink.compression), (Some(SinkFormat::Json), Compression::None));
     assert_eq!(options.sink.properties["max_filter_ratio"], "0.1");
     assert_eq!(options.sink.properties["columns"], "a,B,c=a+1");
-    assert_eq!(options.sink.buffer_bytes, 64 << 10);
+    assert_eq!((options.sink.buffer_bytes, options.sink.parallelism), (64 << 10, 4));
     assert!(!format!("{options:?}").contains("pa55"), "{options:?}");
 }
 
@@ -101,7 +102,6 @@ fn options_that_would_change_results_and_are_not_built_yet_are_refused_by_name()
         ("sink.write-mode", "TVF"),
         ("sink.enable.batch-mode", "true"),
         ("sink.ignore.commit-error", "true"),
-        ("sink.parallelism", "4"),
         ("sink.s3.bucket", "b"),
         ("table.properties.replication_num", "1"),
         ("sink.properties.format", "arrow"),
@@ -127,6 +127,9 @@ fn bad_values_are_refused_by_the_name_the_user_typed() {
         ("source.binlog.hidden-columns", "__T__, __L__, __t__"),
         ("source.changelog.increment-type", "delta"),
         ("sink.buffer-count", "1"),
+        ("sink.parallelism", "0"),
+        ("sink.parallelism", "65"),
+        ("sink.parallelism", "two"),
         ("sink.enable-2pc", "yes"),
         ("doris.fenodes", "https://fe:8443"),
         ("benodes", "be"),

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use futures::{StreamExt, stream};
 use tokio::time::Instant;
 
-use crate::checkpoint::Committable;
+use crate::checkpoint::{AbortOutcome, Committable};
 use crate::client::DorisClient;
 use crate::client::retry::Backoff;
 use crate::error::{Error, Result, Retry};
@@ -13,9 +14,12 @@ use crate::protocol::{
     LabelState, NextStep, PendingOperation, TxnOperation, TxnOutcome, TxnRef, after_unknown_outcome,
 };
 
+/// Commits and aborts of one statement or epoch that are on their way at once.
+const AT_ONCE: usize = 8;
+
 /// What an abort found.
 #[derive(Debug)]
-pub(super) enum Aborted {
+enum Aborted {
     /// Nothing of the load is left.
     Gone,
     /// It had been committed; the server's text.
@@ -33,12 +37,70 @@ pub(super) struct Committer {
 }
 
 impl Committer {
+    /// Makes the loads of one statement or epoch visible: the first by itself, then the others together. While the
+    /// first is not visible, all of them can be taken back; most reasons for which a commit fails show there.
+    ///
+    /// # Errors
+    /// That of the first load that failed. The others may be visible or not: [`Self::abort_all`] tells.
+    pub(super) async fn commit_all(&self, loads: &[Committable]) -> Result<()> {
+        let Some((first, rest)) = loads.split_first() else { return Ok(()) };
+        self.commit(first).await?;
+        self.commit_each(rest).await
+    }
+
+    async fn commit_each(&self, loads: &[Committable]) -> Result<()> {
+        let commits: Vec<_> = loads.iter().map(|load| self.commit(load)).collect();
+        // Each is tried: a part of a statement is of no use.
+        let outcomes: Vec<Result<()>> = stream::iter(commits).buffered(AT_ONCE).collect().await;
+        outcomes.into_iter().collect()
+    }
+
+    /// Ends the loads of a statement that was dropped, perhaps while they were committed: if the first is visible, the
+    /// others follow it, else all are dropped.
+    ///
+    /// # Errors
+    /// As [`Self::commit_all`] and [`Self::abort_all`].
+    pub(super) async fn give_up(&self, loads: &[Committable]) -> Result<()> {
+        let Some((first, rest)) = loads.split_first() else { return Ok(()) };
+        match self.abort_unless_committed(first).await? {
+            Aborted::Committed(_) => self.commit_each(rest).await,
+            Aborted::Gone => self.abort_all(rest).await.map(drop),
+        }
+    }
+
+    /// Drops the loads of one statement or epoch, as far as they are not committed.
+    ///
+    /// # Errors
+    /// When it is not known of a load whether it is gone; the error names those that are committed.
+    pub(super) async fn abort_all(&self, loads: &[Committable]) -> Result<AbortOutcome> {
+        let aborts: Vec<_> = loads.iter().map(|load| self.abort_unless_committed(load)).collect();
+        let outcomes: Vec<Result<Aborted>> = stream::iter(aborts).buffered(AT_ONCE).collect().await;
+        let (mut visible, mut gone, mut unclear) = (vec![], vec![], None);
+        for (load, outcome) in loads.iter().zip(outcomes) {
+            match outcome {
+                Ok(Aborted::Committed(_)) => visible.push(load.label.clone()),
+                Ok(Aborted::Gone) => gone.push(load.label.clone()),
+                Err(error) => unclear = unclear.or(Some((load, error))),
+            }
+        }
+        match unclear {
+            Some((load, error)) if !visible.is_empty() => {
+                let reason = format!("{error}; of the same statement {} is committed", visible.join(", "));
+                Err(failure("abort", load, reason, error.retry()))
+            }
+            Some((_, error)) => Err(error),
+            None if visible.is_empty() => Ok(AbortOutcome::RolledBack),
+            None if gone.is_empty() => Ok(AbortOutcome::Committed),
+            None => Ok(AbortOutcome::Torn { visible, gone }),
+        }
+    }
+
     /// Makes a pre-committed load visible.
     ///
     /// # Errors
     /// [`Error::Transaction`] when the server aborted or refused it ([`Retry::Never`]), or when its outcome could not
     /// be found out ([`Retry::AskLabelState`]).
-    pub(super) async fn commit(&self, load: &Committable) -> Result<()> {
+    async fn commit(&self, load: &Committable) -> Result<()> {
         let failed = |reason: String, retry| failure("commit", load, reason, retry);
         let mut backoff = Backoff::new();
         let mut last = None;
@@ -107,7 +169,7 @@ impl Committer {
     }
 
     /// [`Self::abort`], where finding the load committed is an answer too.
-    pub(super) async fn abort_unless_committed(&self, load: &Committable) -> Result<Aborted> {
+    async fn abort_unless_committed(&self, load: &Committable) -> Result<Aborted> {
         let failed = |reason: String, retry| failure("abort", load, reason, retry);
         let mut backoff = Backoff::new();
         let mut last = None;

@@ -36,8 +36,8 @@ use crate::scan::scan_text;
 /// Writes every partition of its input to a [`DorisSink`] and gives one row, `count: UInt64`, not null.
 ///
 /// It runs all input partitions itself instead of asking the planner for a single one, so that no partition is lost
-/// where that request does not travel (plans that cross an FFI or a network boundary), and merges them into one
-/// load.
+/// where that request does not travel (plans that cross an FFI or a network boundary), and merges them. The sink then
+/// shares the rows out to its loads, those of one key to the same load.
 ///
 /// A bounded input is one statement. An unbounded one runs as a sequence of epochs ([`coordinator::run`]), each
 /// committed by itself; the row appears when all sources are finished or stopped. Its settings are those of the session
@@ -93,8 +93,10 @@ impl DorisSinkExec {
 
     /// What a reader of the plan may rely on.
     fn guarantee(&self) -> &'static str {
-        match (self.input.boundedness().is_unbounded(), self.sink.options.two_phase_commit) {
-            (false, _) => "all-or-nothing",
+        match (self.input.boundedness().is_unbounded(), self.sink.target.options.two_phase_commit) {
+            (false, _) if self.sink.loads() == 1 => "all-or-nothing",
+            (false, true) => "all-or-nothing (several commits, one after the other)",
+            (false, false) => "all-or-nothing per load (no two-phase commit)",
             (true, true) if self.checkpoints => "exactly-once",
             (true, true) => "at-least-once after a restart (all-or-nothing per epoch; set doris.checkpoint.dir)",
             (true, false) => "at-least-once (no two-phase commit)",
@@ -187,7 +189,7 @@ impl ExecutionPlan for DorisSinkExec {
     }
 
     fn benefits_from_input_partitioning(&self) -> Vec<bool> {
-        // One load takes the rows one after the other, and round robin would let changes of a key overtake another.
+        // Rows are merged and then split by key: round robin before that would let changes of a key overtake another.
         vec![false]
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::committer::{Aborted, Committer};
+use super::committer::Committer;
 use crate::checkpoint::admin::LoadService;
 use crate::checkpoint::{AbortOutcome, CommitPermit, Committable};
 use crate::client::DorisClient;
@@ -36,13 +36,10 @@ impl LoadService for DorisLoads {
     }
 
     async fn commit(&self, load: &Committable, _permit: &CommitPermit) -> Result<()> {
-        self.committer.commit(load).await
+        self.committer.commit_all(std::slice::from_ref(load)).await
     }
 
     async fn abort(&self, load: &Committable) -> Result<AbortOutcome> {
-        match self.committer.abort_unless_committed(load).await? {
-            Aborted::Gone => Ok(AbortOutcome::RolledBack),
-            Aborted::Committed(_) => Ok(AbortOutcome::Committed),
-        }
+        self.committer.abort_all(std::slice::from_ref(load)).await
     }
 }

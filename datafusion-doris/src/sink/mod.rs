@@ -7,12 +7,16 @@
 //! ```
 //!
 //! One statement (or one epoch of a continuous one) is one load under one label, so its rows become visible together
-//! or not at all.
+//! or not at all. With `sink.parallelism` it is several loads, see `parallel`: rows of one key are in the same one,
+//! none is committed before all are pre-committed, and each is committed by itself.
 
 mod committer;
 mod encoder;
 mod exec;
 mod loads;
+mod parallel;
+mod partition;
+mod target;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::expect_used)]
 mod tests;
@@ -28,22 +32,23 @@ use async_trait::async_trait;
 use datafusion::datasource::sink::DataSink;
 use datafusion::error::Result as DataFusionResult;
 use datafusion::execution::TaskContext;
-use datafusion::physical_plan::metrics::{Count, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet, Time};
+use datafusion::physical_plan::metrics::MetricsSet;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, SendableRecordBatchStream};
-use futures::StreamExt;
 use parking_lot::Mutex;
 
-use self::committer::{Aborted, Committer};
-use self::encoder::{CsvEncoder, Encoder, JsonEncoder, RowLayout, has_nested};
+use self::committer::Committer;
+use self::encoder::{RowLayout, has_nested};
 pub use self::exec::DorisSinkExec;
 pub use self::loads::DorisLoads;
-use self::writer::{LoadWriter, Loaded};
+use self::parallel::Labels;
+use self::partition::Routing;
+use self::target::{LoadTarget, Loaded, SettleOnDrop, SinkMetrics};
 use crate::checkpoint::chain::unique;
 use crate::checkpoint::{
     AbortOutcome, CommitPermit, Committable, Epoch, EpochSink, Generation, LabelSeries, WriteOutcome,
 };
 use crate::client::DorisClient;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Retry};
 use crate::options::{SinkFormat, SinkOptions};
 use crate::protocol::LabelState;
 use crate::types::{KeyModel, TableIdent, TableSchema};
@@ -51,29 +56,42 @@ use crate::types::{KeyModel, TableIdent, TableSchema};
 /// How long the state of a label may stay open, unless the load has its own `timeout`.
 const PATIENCE: Duration = Duration::from_secs(600);
 
+fn names(loads: &[Committable]) -> Vec<String> {
+    loads.iter().map(|load| load.label.clone()).collect()
+}
+
+/// Loads of a statement that did not end as one.
+fn torn(labels: &[String], reason: String) -> Error {
+    let (operation, label) = ("commit".to_string(), labels.join(", "));
+    Error::Transaction { operation, label, txn_id: None, reason, retry: Retry::Never }
+}
+
 /// A Doris table as a target of rows.
 ///
 /// # Delivery
 /// With two-phase commit (the default) the rows of a statement become visible together, after all of them were
 /// received; an error, or dropping the statement before its commit, makes none of them visible. Without it
-/// (`'sink.enable-2pc' = 'false'`) the rows of the single load are visible as soon as the server has taken the end of
-/// its body, whether or not somebody still waits for the answer. A lost answer is resolved by the state of the load's
-/// label, never by sending rows under another label.
+/// (`'sink.enable-2pc' = 'false'`) the rows of a load are visible as soon as the server has taken the end of its body,
+/// whether or not somebody still waits for the answer. A lost answer is resolved by the state of the load's label, never
+/// by sending rows under another label.
+///
+/// With `'sink.parallelism'` above 1 a statement is several loads. Rows of one key of a unique or aggregate table are in
+/// the same one, in the order of the input; batches of a duplicate table take turns. None is committed before all are
+/// pre-committed, but each commit makes its own rows visible. If the server gives a load up between two of them, the
+/// error names the loads that are visible and those that are not; an epoch that is recorded in a checkpoint is finished
+/// by the next start instead. Without two-phase commit each load is visible by itself, and an error names those that are.
 ///
 /// # Cancellation
-/// Dropping the future of a statement cuts the open load, which the server answers with an abort. From the end of the
-/// body to the answer of the commit, a task of the client aborts the load by its label; where that is not possible any
-/// more (the process ends) it is never visible, and the server aborts it after its pre-commit timeout, one hour by
-/// default. When the commit was on its way, it may win: then the rows are visible, all of them.
+/// Dropping the future of a statement cuts the open loads, which the server answers with an abort. From the end of the
+/// bodies to the answer of the commit, a task of the client aborts the loads by their labels; where that is not possible
+/// any more (the process ends) they are never visible, and the server aborts them after its pre-commit timeout, one hour
+/// by default. When the commit was on its way, it may win: then the rows are visible, all of them (of several loads, if
+/// the process lives on to commit the others).
 #[derive(Debug)]
 pub struct DorisSink {
-    client: DorisClient,
-    table: TableIdent,
+    target: Arc<LoadTarget>,
     schema: SchemaRef,
-    options: SinkOptions,
-    layout: RowLayout,
-    format: SinkFormat,
-    committer: Committer,
+    routing: Routing,
     /// The columns of the target that are written, with their types there.
     columns: String,
     model: Option<KeyModel>,
@@ -84,30 +102,8 @@ pub struct DorisSink {
     running: AtomicBool,
     /// Runs of epochs so far: each has labels of its own.
     runs: AtomicU64,
-    metrics: SinkMetrics,
-}
-
-#[derive(Debug)]
-struct SinkMetrics {
-    set: ExecutionPlanMetricsSet,
-    rows: Count,
-    bytes: Count,
-    loads: Count,
-    commit_time: Time,
-}
-
-impl SinkMetrics {
-    /// Handles are made once: each registers an entry, and epochs go on for months.
-    fn new() -> Self {
-        let set = ExecutionPlanMetricsSet::new();
-        Self {
-            rows: MetricBuilder::new(&set).global_counter("rows_sent"),
-            bytes: MetricBuilder::new(&set).global_counter("bytes_sent"),
-            loads: MetricBuilder::new(&set).global_counter("loads"),
-            commit_time: MetricBuilder::new(&set).subset_time("commit_time", 0),
-            set,
-        }
-    }
+    /// The epoch whose labels were used last.
+    begun: Mutex<Option<Epoch>>,
 }
 
 impl DorisSink {
@@ -146,21 +142,20 @@ impl DorisSink {
             max_retries: options.max_retries,
             patience: timeout.map_or(PATIENCE, Duration::from_secs),
         };
+        let routing = Routing::of(target, &schema, options.properties.contains_key("columns"));
+        let target_of_loads =
+            LoadTarget { client, table, options, layout, format, committer, metrics: SinkMetrics::new() };
         Ok(Self {
-            client,
-            table,
+            target: Arc::new(target_of_loads),
             schema,
-            options,
-            layout,
-            format,
-            committer,
+            routing,
             columns,
             model: target.model,
             job: Mutex::default(),
             instance: unique(),
             running: AtomicBool::new(false),
             runs: AtomicU64::new(0),
-            metrics: SinkMetrics::new(),
+            begun: Mutex::default(),
         })
     }
 
@@ -172,81 +167,61 @@ impl DorisSink {
     }
 
     pub(crate) fn client(&self) -> &DorisClient {
-        &self.client
+        &self.target.client
     }
 
     /// The table written to.
     pub fn table(&self) -> &TableIdent {
-        &self.table
+        &self.target.table
     }
 
-    fn encoder(&self) -> Box<dyn Encoder> {
-        match self.format {
-            SinkFormat::Csv => Box::new(CsvEncoder::new(self.layout.clone(), self.options.csv.clone())),
-            SinkFormat::Json => Box::new(JsonEncoder::new(self.layout.clone())),
+    /// Loads of a statement or epoch at most.
+    fn loads(&self) -> u32 {
+        match self.routing {
+            Routing::One(_) => 1,
+            Routing::Turns | Routing::Key(_) => self.target.options.parallelism,
         }
-    }
-
-    fn label(&self, job: &str, generation: u64, epoch: u64) -> String {
-        self.series().label(job, Generation(generation), Epoch(epoch), 0)
     }
 
     fn series(&self) -> LabelSeries {
         LabelSeries {
-            prefix: self.options.label_prefix.clone(),
-            db: self.table.database.clone(),
-            table: self.table.table.clone(),
-            writers: 1,
+            prefix: self.target.options.label_prefix.clone(),
+            db: self.table().database.clone(),
+            table: self.table().table.clone(),
+            writers: self.loads(),
         }
     }
 
-    /// Writes all of `data` under `label`, to the pre-commit (or to the end, without two-phase commit).
-    async fn load(&self, label: String, mut data: SendableRecordBatchStream, fixed: bool) -> Result<Option<Loaded>> {
-        let mut writer = LoadWriter::new(self, &self.committer, label)?;
-        let mut first = fixed;
-        let written = async {
-            while let Some(batch) = data.next().await {
-                let batch = batch?;
-                if std::mem::take(&mut first) && batch.num_rows() > 0 {
-                    self.committer.clear_leftover(writer.load()).await?;
-                }
-                writer.write(&batch).await?;
+    fn labels_of(&self, job: &str, generation: Generation, epoch: Epoch) -> Vec<String> {
+        let series = self.series();
+        (0..series.writers).map(|writer| series.label(job, generation, epoch, writer)).collect()
+    }
+
+    async fn load(&self, labels: Vec<String>, kind: Labels, data: SendableRecordBatchStream) -> Result<Vec<Loaded>> {
+        parallel::write(&self.target, &self.routing, labels, kind, data).await
+    }
+
+    /// How many loads run at once, and how rows are shared out; `None` unless several were asked for.
+    fn parallelism(&self) -> Option<String> {
+        let asked = self.target.options.parallelism;
+        if asked < 2 {
+            return None;
+        }
+        Some(match &self.routing {
+            Routing::Turns => format!("{asked} by turns"),
+            Routing::Key(keys) => {
+                let names: Vec<&str> = keys.iter().map(|key| key.name.as_str()).collect();
+                format!("{asked} by key ({})", names.join(", "))
             }
-            Ok(())
-        };
-        written.await.inspect_err(|error: &Error| {
-            tracing::debug!(%error, "statement failed, its load is cut");
-        })?;
-        writer.finish().await
+            Routing::One(reason) => format!("1 of {asked} ({reason})"),
+        })
     }
-}
 
-/// Aborts a load that is, or may be, pre-committed when its statement is dropped before the commit was answered.
-struct AbortOnDrop<'a> {
-    sink: &'a DorisSink,
-    load: Option<Committable>,
-}
-
-impl<'a> AbortOnDrop<'a> {
-    /// Guards `load` while `wait` runs: for the time in which only its label tells what became of it.
-    async fn during<T>(sink: &'a DorisSink, load: &Committable, wait: impl Future<Output = T>) -> T {
-        let load = sink.options.two_phase_commit.then(|| load.clone());
-        let mut guard = Self { sink, load };
-        let outcome = wait.await;
-        guard.load = None;
-        outcome
-    }
-}
-
-impl Drop for AbortOnDrop<'_> {
-    fn drop(&mut self) {
-        if let Some(load) = self.load.take() {
-            let committer = self.sink.committer.clone();
-            self.sink.client.cleanup().later("abort transaction", async move {
-                if let Err(error) = committer.abort(&load).await {
-                    tracing::warn!(label = %load.label, %error, "a cancelled statement's load was not aborted");
-                }
-            });
+    /// What to do when a part of a statement is in the table.
+    fn after_torn(&self) -> &'static str {
+        match self.model {
+            Some(KeyModel::Unique) => "run the statement again: it replaces the rows that are there",
+            _ => "take the rows that are there back before the statement is run again",
         }
     }
 }
@@ -254,41 +229,48 @@ impl Drop for AbortOnDrop<'_> {
 #[async_trait]
 impl DataSink for DorisSink {
     fn metrics(&self) -> Option<MetricsSet> {
-        Some(self.metrics.set.clone_inner())
+        Some(self.target.metrics.set.clone_inner())
     }
 
     fn schema(&self) -> &SchemaRef {
         &self.schema
     }
 
-    /// Writes `data` as one load and commits it; gives the number of rows.
+    /// Writes `data` and commits it; gives the number of rows.
     async fn write_all(&self, data: SendableRecordBatchStream, _: &Arc<TaskContext>) -> DataFusionResult<u64> {
         // Each call is a statement of its own.
-        let label = self.label(&unique(), 0, 1);
-        let Some(Loaded { rows, load }) = self.load(label, data, false).await? else {
-            return Ok(0);
-        };
-        if !self.options.two_phase_commit {
+        let loads = self.load(self.labels_of(&unique(), Generation(0), Epoch::FIRST), Labels::New, data).await?;
+        let rows = loads.iter().map(|load| load.rows).sum();
+        if !self.target.options.two_phase_commit {
             return Ok(rows);
         }
-        let mut guard = AbortOnDrop { sink: self, load: Some(load.clone()) };
+        let loads = SettleOnDrop::new(&self.target, loads.into_iter().map(Loaded::take).collect());
+        let (committables, committer) = (loads.loads(), &self.target.committer);
         let committed = {
-            let _timer = self.metrics.commit_time.timer();
-            self.committer.commit(&load).await
+            let _timer = self.target.metrics.commit_time.timer();
+            committer.commit_all(committables).await
         };
         let settled = match committed {
             Ok(()) => Ok(rows),
             // All or nothing: what could not be committed must not become visible later by somebody else's commit.
-            Err(error) => match self.committer.abort_unless_committed(&load).await {
-                Ok(Aborted::Committed(_)) => Ok(rows),
-                Ok(Aborted::Gone) => Err(error),
+            Err(error) => match committer.abort_all(committables).await {
+                Ok(AbortOutcome::Committed) => Ok(rows),
+                Ok(AbortOutcome::RolledBack) => Err(error),
+                Ok(AbortOutcome::Torn { visible, gone }) => {
+                    let (visible, table) = (visible.join(", "), self.table());
+                    let reason = format!("{error}; the rows of {visible} are in table {table}: {}", self.after_torn());
+                    Err(torn(&gone, reason))
+                }
                 Err(abort_error) => {
-                    tracing::warn!(label = %load.label, error = %abort_error, "load was neither committed nor aborted");
-                    Err(error)
+                    tracing::warn!(error = %abort_error, "loads were neither committed nor aborted");
+                    match committables.len() {
+                        1 => Err(error),
+                        _ => Err(torn(&names(committables), format!("{error}; then: {abort_error}"))),
+                    }
                 }
             },
         };
-        guard.load = None;
+        loads.release();
         Ok(settled?)
     }
 }
@@ -299,10 +281,11 @@ impl EpochSink for DorisSink {
         if self.running.swap(true, Ordering::AcqRel) {
             let reason = format!(
                 "this plan writes changes to table {} already: plan the statement again to run it a second time",
-                self.table
+                self.table()
             );
             return Err(Error::Checkpoint { reason });
         }
+        *self.begun.lock() = None;
         self.runs.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
@@ -318,14 +301,24 @@ impl EpochSink for DorisSink {
         _: &Arc<TaskContext>,
     ) -> Result<WriteOutcome> {
         let job = self.job.lock().clone();
-        let label = match &job {
-            Some((job, generation)) => self.label(job, generation.0, epoch.0),
-            None => self.label(&self.instance, self.runs.load(Ordering::Relaxed), epoch.0),
+        let labels = match &job {
+            Some((job, generation)) => self.labels_of(job, *generation, epoch),
+            None => self.labels_of(&self.instance, Generation(self.runs.load(Ordering::Relaxed)), epoch),
         };
-        let Some(Loaded { rows, load }) = self.load(label, data, job.is_some()).await? else {
-            return Ok(WriteOutcome::default());
+        let before = self.begun.lock().replace(epoch);
+        let kind = match &job {
+            None => Labels::New,
+            // Rows may be shared out differently this time.
+            Some(_) if before == Some(epoch) => Labels::Repeated,
+            Some(_) => Labels::Repeatable,
         };
-        let committables = if self.options.two_phase_commit { vec![load] } else { Vec::new() };
+        let loads = self.load(labels, kind, data).await?;
+        if loads.is_empty() {
+            *self.begun.lock() = None;
+        }
+        let rows = loads.iter().map(|load| load.rows).sum();
+        let committables: Vec<Committable> = loads.into_iter().map(Loaded::take).collect();
+        let committables = if self.target.options.two_phase_commit { committables } else { Vec::new() };
         Ok(WriteOutcome { rows, committables })
     }
 
@@ -334,22 +327,22 @@ impl EpochSink for DorisSink {
     }
 
     fn facts(&self) -> Vec<(String, String)> {
-        let deletes = match (self.options.change_kind_column.as_deref(), self.layout.has_delete_sign()) {
+        let deletes = match (self.target.options.change_kind_column.as_deref(), self.target.layout.has_delete_sign()) {
             (None, _) => "no change kinds".to_string(),
             (Some(column), true) => format!("by {column}"),
             (Some(column), false) => format!("refused by {column}"),
         };
         let facts = [
-            ("table", self.table.to_string()),
+            ("table", self.table().to_string()),
             ("columns", self.columns.clone()),
-            ("format", self.format.header().to_string()),
+            ("format", self.target.format.header().to_string()),
             ("deletes", deletes),
         ];
         facts.map(|(fact, value)| (fact.to_string(), value)).into()
     }
 
     fn nodes(&self) -> Vec<String> {
-        self.client.options().fenodes.clone()
+        self.target.client.options().fenodes.clone()
     }
 
     fn replaces_by_key(&self) -> bool {
@@ -357,64 +350,50 @@ impl EpochSink for DorisSink {
     }
 
     fn loads_of(&self, job: &str, generation: Generation, epoch: Epoch) -> Vec<Committable> {
-        self.labels().map(|series| series.loads_of(job, generation, epoch)).unwrap_or_default()
+        let writers = u32::from(self.target.options.two_phase_commit);
+        LabelSeries { writers, ..self.series() }.loads_of(job, generation, epoch)
     }
 
     fn labels(&self) -> Option<LabelSeries> {
         // Without two phases loads are visible with their end: there is nothing to take back.
-        self.options.two_phase_commit.then(|| self.series())
+        let writers = if self.target.options.two_phase_commit { self.loads() } else { 0 };
+        Some(LabelSeries { writers, ..self.series() })
     }
 
     async fn label_state(&self, load: &Committable) -> Result<LabelState> {
-        self.client.label_state(&load.db, &load.label).await
+        self.target.client.label_state(&load.db, &load.label).await
     }
 
     async fn commit(&self, committables: &[Committable], _permit: &CommitPermit) -> Result<()> {
-        let _timer = self.metrics.commit_time.timer();
-        for load in committables {
-            self.committer.commit(load).await?;
-        }
-        Ok(())
+        let _timer = self.target.metrics.commit_time.timer();
+        self.target.committer.commit_all(committables).await
     }
 
     async fn abort(&self, committables: &[Committable]) -> Result<AbortOutcome> {
-        let (mut committed, mut first_error) = (0, None);
-        for load in committables {
-            match self.committer.abort_unless_committed(load).await {
-                Ok(Aborted::Gone) => {}
-                Ok(Aborted::Committed(_)) => committed += 1,
-                Err(error) => {
-                    first_error.get_or_insert(error);
-                }
-            }
-        }
-        match first_error {
-            Some(error) => Err(error),
-            None if committed > 0 && committed == committables.len() => Ok(AbortOutcome::Committed),
-            None => Ok(AbortOutcome::RolledBack),
-        }
+        self.target.committer.abort_all(committables).await
     }
 
     fn abandon(&self, committables: Vec<Committable>) {
-        for load in committables {
-            drop(AbortOnDrop { sink: self, load: Some(load) });
-        }
+        drop(SettleOnDrop::new(&self.target, committables));
     }
 }
 
 impl DisplayAs for DorisSink {
     fn fmt_as(&self, display: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let format = self.format.header();
-        let (prefix, two_phase) = (&self.options.label_prefix, self.options.two_phase_commit);
+        let format = self.target.format.header();
+        let options = &self.target.options;
+        let (prefix, two_phase, table) = (&options.label_prefix, options.two_phase_commit, self.table());
         match display {
             DisplayFormatType::TreeRender => {
-                writeln!(f, "table={}", self.table)?;
+                writeln!(f, "table={table}")?;
                 writeln!(f, "format={format}")?;
                 writeln!(f, "label_prefix={prefix}")?;
-                writeln!(f, "two_phase_commit={two_phase}")
+                writeln!(f, "two_phase_commit={two_phase}")?;
+                self.parallelism().map_or(Ok(()), |parallelism| writeln!(f, "parallelism={parallelism}"))
             }
             DisplayFormatType::Default | DisplayFormatType::Verbose => {
-                write!(f, "table={}, format={format}, label_prefix={prefix}, two_phase_commit={two_phase}", self.table)
+                write!(f, "table={table}, format={format}, label_prefix={prefix}, two_phase_commit={two_phase}")?;
+                self.parallelism().map_or(Ok(()), |parallelism| write!(f, ", parallelism={parallelism}"))
             }
         }
     }

@@ -1,14 +1,14 @@
 //! One load: batches in, bounded chunks out, answered and settled.
 
 use std::io::Write;
+use std::sync::Arc;
 
 use arrow::record_batch::RecordBatch;
 use bytes::Bytes;
 use flate2::write::GzEncoder;
 
-use super::committer::Committer;
 use super::encoder::Encoder;
-use super::{AbortOnDrop, DorisSink};
+use super::target::{AbortOnDrop, LoadTarget, Loaded};
 use crate::checkpoint::Committable;
 use crate::client::retry::Backoff;
 use crate::client::{OpenLoad, StreamLoad};
@@ -20,21 +20,12 @@ use crate::protocol::{LoadRequest, NextStep, PendingOperation, StreamLoadHeaders
 /// Rows encoded in one go, so that the task gives way between.
 const SLICE_ROWS: usize = 1024;
 
-/// What a load wrote.
-#[derive(Debug)]
-pub(super) struct Loaded {
-    /// Rows that are in the load, as far as the server tells.
-    pub(super) rows: u64,
-    pub(super) load: Committable,
-}
-
 /// Writes one load. It is opened with the first full chunk, or at the end: no rows, no load.
 ///
 /// The first chunks are kept until there are more than may wait for the network. While they are all there is, a load
 /// that the server refused for a passing reason, or whose BE died, is sent again under the same label.
-pub(super) struct LoadWriter<'a> {
-    sink: &'a DorisSink,
-    committer: &'a Committer,
+pub(super) struct LoadWriter {
+    target: Arc<LoadTarget>,
     encoder: Box<dyn Encoder>,
     headers: StreamLoadHeaders,
     raw: Vec<u8>,
@@ -48,46 +39,38 @@ pub(super) struct LoadWriter<'a> {
     load: Committable,
 }
 
-impl<'a> LoadWriter<'a> {
-    pub(super) fn new(sink: &'a DorisSink, committer: &'a Committer, label: String) -> Result<Self> {
-        let columns: Vec<&str> = sink.layout.names().collect();
+impl LoadWriter {
+    pub(super) fn new(target: &Arc<LoadTarget>, label: String) -> Result<Self> {
+        let columns: Vec<&str> = target.layout.names().collect();
         let headers = StreamLoadHeaders::build(&LoadRequest {
-            table: &sink.table,
-            options: &sink.options,
+            table: &target.table,
+            options: &target.options,
             columns: &columns,
-            format: sink.format,
-            delete_sign: sink.layout.has_delete_sign(),
+            format: target.format,
+            delete_sign: target.layout.has_delete_sign(),
             label: &label,
-            two_phase_commit: sink.options.two_phase_commit,
+            two_phase_commit: target.options.two_phase_commit,
         })?;
-        let gz = (sink.options.compression == Compression::Gz)
+        let gz = (target.options.compression == Compression::Gz)
             .then(|| GzEncoder::new(Vec::new(), flate2::Compression::fast()));
-        let load = Committable {
-            db: sink.table.database.clone(),
-            table: sink.table.table.clone(),
-            label,
-            txn_id: None,
-            host: String::new(),
-        };
         Ok(Self {
-            sink,
-            committer,
-            encoder: sink.encoder(),
+            target: Arc::clone(target),
+            encoder: target.encoder(),
             headers,
             raw: Vec::new(),
             gz,
             open: None,
             replay: Some(Vec::new()),
-            attempts_left: sink.options.max_retries,
+            attempts_left: target.options.max_retries,
             backoff: Backoff::new(),
             rows: 0,
-            load,
+            load: target.load(label),
         })
     }
 
-    /// Label and target of the load.
-    pub(super) fn load(&self) -> &Committable {
-        &self.load
+    /// Frees the label, which an earlier attempt or process may have left with a load.
+    pub(super) async fn clear_leftover(&mut self) -> Result<()> {
+        self.target.committer.clear_leftover(&self.load).await
     }
 
     pub(super) async fn write(&mut self, batch: &RecordBatch) -> Result<()> {
@@ -95,7 +78,7 @@ impl<'a> LoadWriter<'a> {
             let slice = batch.slice(start, SLICE_ROWS.min(batch.num_rows() - start));
             let rows = self.encoder.encode(&slice, &mut self.raw).map_err(|error| at_batch_row(error, start))?;
             self.rows += rows;
-            self.sink.metrics.rows.add(usize::try_from(rows).unwrap_or(usize::MAX));
+            self.target.metrics.rows.add(usize::try_from(rows).unwrap_or(usize::MAX));
             self.compress()?;
             if let Some(chunk) = self.full_chunk() {
                 self.send(chunk).await?;
@@ -115,7 +98,7 @@ impl<'a> LoadWriter<'a> {
 
     fn full_chunk(&mut self) -> Option<Bytes> {
         let ready = self.gz.as_mut().map_or(&mut self.raw, |gz| gz.get_mut());
-        if ready.len() < self.sink.options.buffer_bytes {
+        if ready.len() < self.target.options.buffer_bytes {
             return None;
         }
         let capacity = ready.capacity();
@@ -123,9 +106,9 @@ impl<'a> LoadWriter<'a> {
     }
 
     async fn send(&mut self, chunk: Bytes) -> Result<()> {
-        self.sink.metrics.bytes.add(chunk.len());
+        self.target.metrics.bytes.add(chunk.len());
         if let Some(replay) = &mut self.replay {
-            if replay.len() < self.sink.options.buffer_count.max(1) {
+            if replay.len() < self.target.options.buffer_count.max(1) {
                 replay.push(chunk.clone());
             } else {
                 self.replay = None;
@@ -154,13 +137,13 @@ impl<'a> LoadWriter<'a> {
     async fn open_and_replay(&mut self) -> Result<()> {
         failpoints::request(failpoints::BODY_BEGIN)?;
         let load = StreamLoad {
-            table: self.sink.table.clone(),
+            table: self.target.table.clone(),
             label: self.load.label.clone(),
             headers: self.headers.clone(),
-            buffer_count: self.sink.options.buffer_count,
+            buffer_count: self.target.options.buffer_count,
         };
-        let open = self.open.insert(self.sink.client.stream_load(load).await?);
-        self.sink.metrics.loads.add(1);
+        let open = self.open.insert(self.target.client.stream_load(load).await?);
+        self.target.metrics.loads.add(1);
         self.load.host = open.host().to_string();
         for chunk in self.replay.iter().flatten() {
             open.send(chunk.clone()).await?;
@@ -178,7 +161,7 @@ impl<'a> LoadWriter<'a> {
         tokio::time::sleep(self.backoff.next_pause()).await;
         if was_open {
             // The server may not have noticed yet that the first attempt is over.
-            self.committer.clear_leftover(&self.load).await?;
+            self.clear_leftover().await?;
         }
         Ok(())
     }
@@ -199,7 +182,7 @@ impl<'a> LoadWriter<'a> {
             failpoints::request(failpoints::BODY_LAST)?;
             self.send(Bytes::from(rest)).await?;
         }
-        let operation = match self.sink.options.two_phase_commit {
+        let operation = match self.target.options.two_phase_commit {
             true => PendingOperation::PreCommit,
             false => PendingOperation::Load,
         };
@@ -220,12 +203,12 @@ impl<'a> LoadWriter<'a> {
                 failpoints::answer(failpoints::PRE_COMMITTED)?;
                 Ok::<_, Error>(response)
             };
-            let answer = AbortOnDrop::during(self.sink, &self.load, finish).await;
+            let answer = AbortOnDrop::during(&self.target, &self.load, finish).await;
             let error = match answer {
                 Ok(response) => {
                     self.load.txn_id = response.txn_id;
                     let dropped = response.filtered_rows.saturating_add(response.unselected_rows);
-                    return Ok(Some(Loaded { rows: self.rows.saturating_sub(dropped), load: self.load }));
+                    return Ok(Some(Loaded::new(&self.target, self.rows.saturating_sub(dropped), self.load)));
                 }
                 Err(error) => error,
             };
@@ -234,9 +217,9 @@ impl<'a> LoadWriter<'a> {
                 continue;
             }
             tracing::warn!(label = %self.load.label, %error, "the answer to a load was lost, asking for its state");
-            let settled = self.committer.settle(operation, &self.load);
-            match AbortOnDrop::during(self.sink, &self.load, settled).await? {
-                NextStep::Done => return Ok(Some(Loaded { rows: self.rows, load: self.load })),
+            let settled = self.target.committer.settle(operation, &self.load);
+            match AbortOnDrop::during(&self.target, &self.load, settled).await? {
+                NextStep::Done => return Ok(Some(Loaded::new(&self.target, self.rows, self.load))),
                 // Nothing of it is in Doris: the first failure decides whether there is something to send again.
                 NextStep::Resend if self.replay.is_some() && self.attempts_left > 0 => self.attempts_left -= 1,
                 _ => return Err(error),

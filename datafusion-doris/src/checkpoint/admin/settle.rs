@@ -70,7 +70,7 @@ pub(super) async fn settle(server: &dyn LoadService, loads: &[Committable], perm
                 for load in pick(&abort) {
                     match server.abort(&load).await {
                         Ok(AbortOutcome::RolledBack) => {}
-                        Ok(AbortOutcome::Committed) => clean = false,
+                        Ok(AbortOutcome::Committed | AbortOutcome::Torn { .. }) => clean = false,
                         Err(error) => {
                             clean = false;
                             last = Some(error);
@@ -122,7 +122,7 @@ pub(super) async fn sweep(server: &dyn LoadService, loads: &[Committable]) -> Sw
         match action {
             Ok(RecoveryAction::Abort) => match server.abort(load).await {
                 Ok(AbortOutcome::RolledBack) => swept.aborted.push(label),
-                Ok(AbortOutcome::Committed) => swept.visible.push(label),
+                Ok(AbortOutcome::Committed | AbortOutcome::Torn { .. }) => swept.visible.push(label),
                 Err(error) => swept.left.push(format!("{label} ({error})")),
             },
             Ok(RecoveryAction::Stop) => swept.visible.push(label),

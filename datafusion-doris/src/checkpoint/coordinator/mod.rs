@@ -472,6 +472,15 @@ impl EpochLoop {
                 Ok(())
             }
             Ok(AbortOutcome::RolledBack) => Err(error),
+            Ok(AbortOutcome::Torn { visible, gone }) => Err(Error::Checkpoint {
+                reason: format!(
+                    "{error}; of one epoch {} is visible, and {} is lost: take the rows that are visible back before the \
+                     job is begun again, unless its target replaces rows by their key; with doris.checkpoint.dir an epoch \
+                     that was begun to be committed is finished",
+                    visible.join(", "),
+                    gone.join(", ")
+                ),
+            }),
             Err(abort_error) => {
                 warn!(epoch = %self.epoch, error = %abort_error, "the epoch's loads were neither committed nor aborted");
                 Err(error)

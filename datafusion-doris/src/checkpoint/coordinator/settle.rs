@@ -93,7 +93,8 @@ impl EpochLoop {
                     warn!(labels = %names(&(0..loads.len()).collect::<Vec<_>>()), "recorded loads are lost");
                     match self.sink.abort(&pick(&abort)).await {
                         Ok(AbortOutcome::RolledBack) => return Ok(Settled::RangeLost),
-                        Ok(AbortOutcome::Committed) => waiting.clear(),
+                        // Meanwhile, by a commit whose answer was lost: their states tell.
+                        Ok(AbortOutcome::Committed | AbortOutcome::Torn { .. }) => waiting.clear(),
                         Err(error) => {
                             waiting.clear();
                             self.pause_recorded(error).await?;
@@ -219,7 +220,9 @@ impl EpochLoop {
                         if let Err(error) = self.sink.abort(std::slice::from_ref(&load)).await {
                             // Nobody may commit it any more; the server drops it in time.
                             warn!(label = %load.label, %error, "a load of an earlier generation was not aborted");
-                            left.push(leftover.clone());
+                            if left.last() != Some(&leftover) {
+                                left.push(leftover.clone());
+                            }
                         }
                     }
                     RecoveryAction::Stop => {

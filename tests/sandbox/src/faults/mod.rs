@@ -231,7 +231,7 @@ impl Fault {
         self
     }
 
-    /// Only requests whose line contains `text`, without regard to case: `METHOD path?query [txn_operation]` for HTTP,
+    /// Only requests whose line contains `text`, without regard to case: `METHOD path?query [txn_operation] [label]` for HTTP,
     /// the statement for MySQL and for `/api/query/…`, the call's name and the statement for Flight.
     #[must_use]
     pub fn when(mut self, text: &str) -> Self {

@@ -167,8 +167,10 @@ async fn handle(
         .iter()
         .map(|(n, v)| (n.as_str().to_owned(), String::from_utf8_lossy(v.as_bytes()).into_owned()));
     let id = shared.requests.record(site, request.method().as_str(), &target, headers);
-    let operation = request.headers().get("txn_operation").and_then(|v| v.to_str().ok()).unwrap_or_default();
-    let line = format!("{} {target} {operation}", request.method());
+    let line = {
+        let text = |name: &str| request.headers().get(name).and_then(|v| v.to_str().ok()).unwrap_or_default();
+        format!("{} {target} {} {}", request.method(), text("txn_operation"), text("label"))
+    };
     request.extensions_mut().insert(Peer(peer));
     request.extensions_mut().insert(secure);
 

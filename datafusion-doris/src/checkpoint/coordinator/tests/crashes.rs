@@ -1,9 +1,12 @@
 //! Whole runs over a server and a store that outlive them: whatever fails, and wherever a run is dropped, in the end every
 //! row is in the target once.
 
+mod loads;
+
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::checkpoint::LabelSeries;
 use crate::checkpoint::chain::newest;
 use crate::checkpoint::testing::Hang;
 use crate::error::Retry;
@@ -50,7 +53,7 @@ struct State {
     committed: i64,
     current: i64,
     armed: Option<(i64, i64)>,
-    label: String,
+    run: (String, Generation),
     faults: Vec<(Site, usize, Fault)>,
     stopped: bool,
 }
@@ -63,6 +66,8 @@ struct Process {
     /// A dropped run can still abort.
     cleans_up: bool,
     end: i64,
+    /// Loads of an epoch; rows go to them by turns.
+    writers: i64,
 }
 
 impl Process {
@@ -71,11 +76,11 @@ impl Process {
             committed: -1,
             current: -1,
             armed: None,
-            label: String::new(),
+            run: (String::new(), Generation(0)),
             faults: faults.to_vec(),
             stopped: false,
         };
-        Self { doris: Arc::clone(doris), state: Mutex::new(state), cleans_up: false, end: END }
+        Self { doris: Arc::clone(doris), state: Mutex::new(state), cleans_up: false, end: END, writers: 1 }
     }
 
     async fn at(&self, site: Site) -> Result<()> {
@@ -103,6 +108,11 @@ impl Process {
                 Ok(())
             }
         }
+    }
+
+    /// Loads that are pre-committed.
+    fn open(&self) -> usize {
+        self.doris.lock().loads.values().filter(|(state, _)| *state == LabelState::PreCommitted).count()
     }
 
     fn abort_now(&self, label: &str) -> bool {
@@ -220,7 +230,7 @@ impl EpochSink for Process {
     fn end_run(&self) {}
 
     fn name_run(&self, job: &str, generation: Generation) {
-        self.state.lock().label = format!("{job}-{generation}");
+        self.state.lock().run = (job.into(), generation);
     }
 
     fn facts(&self) -> Vec<(String, String)> {
@@ -232,7 +242,12 @@ impl EpochSink for Process {
     }
 
     fn loads_of(&self, job: &str, generation: Generation, epoch: Epoch) -> Vec<Committable> {
-        vec![load(&format!("{job}-{generation}-{epoch}"))]
+        panic!("the records tell: {job} {generation} {epoch}")
+    }
+
+    fn labels(&self) -> Option<LabelSeries> {
+        let writers = self.writers as u32;
+        Some(LabelSeries { prefix: "p".into(), db: "db".into(), table: "t".into(), writers })
     }
 
     async fn label_state(&self, load: &Committable) -> Result<LabelState> {
@@ -248,46 +263,62 @@ impl EpochSink for Process {
     ) -> Result<WriteOutcome> {
         let _: Vec<RecordBatch> = data.try_collect().await?;
         self.at(Site::Write).await?;
-        let (label, (start, end)) = {
+        let ((job, generation), (start, end)) = {
             let state = self.state.lock();
-            (format!("{}-{epoch}", state.label), state.armed.unwrap())
+            (state.run.clone(), state.armed.unwrap())
         };
-        let rows: Vec<i64> = (start..end).collect();
-        let count = rows.len() as u64;
-        let old = self.doris.lock().loads.insert(label.clone(), (LabelState::PreCommitted, rows));
-        assert!(!matches!(old, Some((LabelState::Visible, _))), "label {label} was used before");
-        self.at(Site::PreCommitted).await?;
-        Ok(WriteOutcome { rows: count, committables: vec![load(&label)] })
+        let series = self.labels().unwrap();
+        let mut committables = vec![];
+        for writer in 0..self.writers {
+            let rows: Vec<i64> = (start..end).filter(|row| row % self.writers == writer).collect();
+            if rows.is_empty() {
+                continue;
+            }
+            let label = series.label(&job, generation, epoch, writer as u32);
+            let old = self.doris.lock().loads.insert(label.clone(), (LabelState::PreCommitted, rows));
+            assert!(!matches!(old, Some((LabelState::Visible, _))), "label {label} was used before");
+            committables.push(load(&label));
+            if let Err(error) = self.at(Site::PreCommitted).await {
+                for load in committables {
+                    self.abort_now(&load.label);
+                }
+                return Err(error);
+            }
+        }
+        Ok(WriteOutcome { rows: (end - start) as u64, committables })
     }
 
     async fn commit(&self, committables: &[Committable], _: &CommitPermit) -> Result<()> {
-        self.at(Site::BeforeCommit).await?;
         for load in committables {
-            let doris = &mut *self.doris.lock();
-            let found = doris.loads.get_mut(&load.label);
-            match found {
-                Some((state @ LabelState::PreCommitted, rows)) => {
-                    *state = LabelState::Visible;
-                    doris.table.extend(rows.iter());
-                }
-                Some((LabelState::Visible, _)) => {}
-                other => {
-                    let reason = format!("it is {other:?}");
-                    let label = load.label.clone();
-                    let operation = "commit".to_string();
-                    return Err(Error::Transaction { operation, label, txn_id: None, reason, retry: Retry::Never });
+            self.at(Site::BeforeCommit).await?;
+            {
+                let doris = &mut *self.doris.lock();
+                match doris.loads.get_mut(&load.label) {
+                    Some((state @ LabelState::PreCommitted, rows)) => {
+                        *state = LabelState::Visible;
+                        doris.table.extend(rows.iter());
+                    }
+                    Some((LabelState::Visible, _)) => {}
+                    other => {
+                        let reason = format!("it is {other:?}");
+                        let (operation, label) = ("commit".to_string(), load.label.clone());
+                        return Err(Error::Transaction { operation, label, txn_id: None, reason, retry: Retry::Never });
+                    }
                 }
             }
+            self.at(Site::AfterCommit).await?;
         }
-        self.at(Site::AfterCommit).await
+        Ok(())
     }
 
     async fn abort(&self, committables: &[Committable]) -> Result<AbortOutcome> {
         self.at(Site::Abort).await?;
-        let committed = committables.iter().filter(|load| self.abort_now(&load.label)).count();
-        Ok(match committed > 0 && committed == committables.len() {
-            true => AbortOutcome::Committed,
-            false => AbortOutcome::RolledBack,
+        let labels = committables.iter().map(|load| load.label.clone());
+        let (visible, gone): (Vec<String>, Vec<String>) = labels.partition(|label| self.abort_now(label));
+        Ok(match (visible.is_empty(), gone.is_empty()) {
+            (true, _) => AbortOutcome::RolledBack,
+            (false, true) => AbortOutcome::Committed,
+            (false, false) => AbortOutcome::Torn { visible, gone },
         })
     }
 
@@ -308,6 +339,13 @@ async fn start(process: &Arc<Process>, options: RunOptions) -> Result<u64> {
 /// Runs until the end, or until nothing moves any more, which drops the run.
 async fn run_or_drop(process: &Arc<Process>, store: &Arc<MemoryStore>) -> Option<Result<u64>> {
     tokio::time::timeout(Duration::from_secs(36_000), start(process, checkpoints(store))).await.ok()
+}
+
+/// The rows that are visible, sorted: loads of one epoch are visible in any order.
+fn rows(doris: &Mutex<Doris>) -> Vec<i64> {
+    let mut rows = doris.lock().table.clone();
+    rows.sort_unstable();
+    rows
 }
 
 fn all_rows() -> Vec<i64> {

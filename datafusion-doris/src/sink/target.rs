@@ -1,0 +1,162 @@
+//! What the loads of a sink have in common, and what becomes of a finished load that nobody takes.
+
+use std::sync::Arc;
+
+use datafusion::physical_plan::metrics::{Count, ExecutionPlanMetricsSet, MetricBuilder, Time};
+
+use super::committer::Committer;
+use super::encoder::{CsvEncoder, Encoder, JsonEncoder, RowLayout};
+use crate::checkpoint::Committable;
+use crate::client::DorisClient;
+use crate::options::{SinkFormat, SinkOptions};
+use crate::types::TableIdent;
+
+/// Where loads go, and how rows are written in them.
+#[derive(Debug)]
+pub(super) struct LoadTarget {
+    pub(super) client: DorisClient,
+    pub(super) table: TableIdent,
+    pub(super) options: SinkOptions,
+    pub(super) layout: RowLayout,
+    pub(super) format: SinkFormat,
+    pub(super) committer: Committer,
+    pub(super) metrics: SinkMetrics,
+}
+
+impl LoadTarget {
+    pub(super) fn encoder(&self) -> Box<dyn Encoder> {
+        match self.format {
+            SinkFormat::Csv => Box::new(CsvEncoder::new(self.layout.clone(), self.options.csv.clone())),
+            SinkFormat::Json => Box::new(JsonEncoder::new(self.layout.clone())),
+        }
+    }
+
+    /// A load of which only the label is known.
+    pub(super) fn load(&self, label: String) -> Committable {
+        let TableIdent { database, table } = self.table.clone();
+        Committable { db: database, table, label, txn_id: None, host: String::new() }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct SinkMetrics {
+    pub(super) set: ExecutionPlanMetricsSet,
+    pub(super) rows: Count,
+    pub(super) bytes: Count,
+    pub(super) loads: Count,
+    pub(super) commit_time: Time,
+}
+
+impl SinkMetrics {
+    /// Handles are made once: each registers an entry, and epochs go on for months.
+    pub(super) fn new() -> Self {
+        let set = ExecutionPlanMetricsSet::new();
+        Self {
+            rows: MetricBuilder::new(&set).global_counter("rows_sent"),
+            bytes: MetricBuilder::new(&set).global_counter("bytes_sent"),
+            loads: MetricBuilder::new(&set).global_counter("loads"),
+            commit_time: MetricBuilder::new(&set).subset_time("commit_time", 0),
+            set,
+        }
+    }
+}
+
+/// Aborts a load that is, or may be, pre-committed when its statement is dropped before the commit was answered.
+#[derive(Debug)]
+pub(super) struct AbortOnDrop {
+    target: Arc<LoadTarget>,
+    load: Option<Committable>,
+}
+
+impl AbortOnDrop {
+    /// Guards `load` until [`Self::release`]. Without two-phase commit there is nothing to abort.
+    pub(super) fn new(target: &Arc<LoadTarget>, load: Committable) -> Self {
+        let load = target.options.two_phase_commit.then_some(load);
+        Self { target: Arc::clone(target), load }
+    }
+
+    /// Guards `load` while `wait` runs: for the time in which only its label tells what became of it.
+    pub(super) async fn during<T>(target: &Arc<LoadTarget>, load: &Committable, wait: impl Future<Output = T>) -> T {
+        let guard = Self::new(target, load.clone());
+        let outcome = wait.await;
+        guard.release();
+        outcome
+    }
+
+    /// The load is somebody else's from now on.
+    pub(super) fn release(mut self) {
+        self.load = None;
+    }
+}
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        if let Some(load) = self.load.take() {
+            let committer = self.target.committer.clone();
+            self.target.client.cleanup().later("abort transaction", async move {
+                if let Err(error) = committer.abort(&load).await {
+                    tracing::warn!(label = %load.label, %error, "a cancelled statement's load was not aborted");
+                }
+            });
+        }
+    }
+}
+
+/// A load that has ended well: pre-committed, or visible without two-phase commit. Dropping it aborts it.
+#[derive(Debug)]
+pub(super) struct Loaded {
+    /// Rows that are in the load, as far as the server tells.
+    pub(super) rows: u64,
+    pub(super) load: Committable,
+    guard: AbortOnDrop,
+}
+
+impl Loaded {
+    pub(super) fn new(target: &Arc<LoadTarget>, rows: u64, load: Committable) -> Self {
+        let guard = AbortOnDrop::new(target, load.clone());
+        Self { rows, load, guard }
+    }
+
+    /// The load, which the caller commits or aborts.
+    pub(super) fn take(self) -> Committable {
+        self.guard.release();
+        self.load
+    }
+}
+
+/// Loads that are being committed. When their statement is dropped meanwhile, they end as one as far as possible.
+#[derive(Debug)]
+pub(super) struct SettleOnDrop {
+    target: Arc<LoadTarget>,
+    loads: Vec<Committable>,
+}
+
+impl SettleOnDrop {
+    pub(super) fn new(target: &Arc<LoadTarget>, loads: Vec<Committable>) -> Self {
+        Self { target: Arc::clone(target), loads }
+    }
+
+    pub(super) fn loads(&self) -> &[Committable] {
+        &self.loads
+    }
+
+    /// They have ended.
+    pub(super) fn release(mut self) {
+        self.loads.clear();
+    }
+}
+
+impl Drop for SettleOnDrop {
+    fn drop(&mut self) {
+        let loads = std::mem::take(&mut self.loads);
+        if loads.is_empty() {
+            return;
+        }
+        let committer = self.target.committer.clone();
+        self.target.client.cleanup().later("settle transactions", async move {
+            if let Err(error) = committer.give_up(&loads).await {
+                tracing::warn!(%error, "a cancelled statement's loads were not aborted");
+            }
+        });
+    }
+}
