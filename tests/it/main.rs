@@ -29,3 +29,4 @@ mod statements;
 mod static_side;
 mod timed;
 mod write;
+mod write_cases;

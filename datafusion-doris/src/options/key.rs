@@ -128,7 +128,7 @@ option_keys! {
     BufferFlushMaxRows = "sink.buffer-flush.max-rows" [], "500000", NoEffect, "Of the batch mode.";
     BufferFlushMaxBytes = "sink.buffer-flush.max-bytes" [], "100mb", NoEffect, "Of the batch mode.";
     BufferFlushInterval = "sink.buffer-flush.interval" [], "10s", NoEffect, "Of the batch mode.";
-    SinkProperties = "sink.properties.*" [], "", Used, "Stream Load headers, for example `sink.properties.format` = `csv` or `json`, `sink.properties.compress_type` = `gz` or `''`. `strict_mode` is `true` unless given: a value that Doris cannot convert is an error, not NULL (partial updates are sent without it).";
+    SinkProperties = "sink.properties.*" [], "", Used, "Stream Load headers, for example `sink.properties.format` = `csv` (the default for flat rows), `json` or `arrow`, `sink.properties.compress_type` = `gz` (the default for csv and json), `lz4`, `zstd` (Doris 4.0 on), `deflate` or `''`; an arrow stream is compressed inside, by `lz4` or `zstd`. `strict_mode` is `true` unless given: a value that Doris cannot convert is an error, not NULL (partial updates are sent without it).";
     SinkS3 = "sink.s3.*" [], "", Later, "Of the TVF mode, which is not supported yet.";
     TableProperties = "table.properties.*" [], "", Later, "Properties of created tables; not supported yet.";
     DefaultDatabase = "default-database" [], "", Later, "Of the catalog, which is not supported yet.";

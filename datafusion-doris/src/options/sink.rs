@@ -18,6 +18,8 @@ pub enum SinkFormat {
     Csv,
     /// One JSON object per line.
     Json,
+    /// One Arrow IPC stream.
+    Arrow,
 }
 
 impl SinkFormat {
@@ -26,18 +28,37 @@ impl SinkFormat {
         match self {
             SinkFormat::Csv => "csv",
             SinkFormat::Json => "json",
+            SinkFormat::Arrow => "arrow",
         }
     }
 }
 
 /// `sink.properties.compress_type`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compression {
     /// As it is.
     None,
     /// gzip.
-    #[default]
     Gz,
+    /// Deflate in the frame of zlib.
+    Deflate,
+    /// LZ4 frames; in arrow format the buffers inside of the stream.
+    Lz4,
+    /// Zstandard, which Doris takes since 4.0; in arrow format the buffers inside of the stream.
+    Zstd,
+}
+
+impl Compression {
+    /// Value of the header `compress_type`.
+    pub fn header(self) -> Option<&'static str> {
+        match self {
+            Compression::None => None,
+            Compression::Gz => Some("gz"),
+            Compression::Deflate => Some("deflate"),
+            Compression::Lz4 => Some("lz4"),
+            Compression::Zstd => Some("zstd"),
+        }
+    }
 }
 
 /// How values become CSV text, decoded from the `sink.properties.*` that shape it.
@@ -84,8 +105,8 @@ pub struct SinkOptions {
     pub max_retries: usize,
     /// `sink.properties.format`; `None` = csv for flat schemas, json otherwise.
     pub format: Option<SinkFormat>,
-    /// `sink.properties.compress_type`, default gz, `''` = none.
-    pub compression: Compression,
+    /// `sink.properties.compress_type`, `''` = none. `None` = gz for csv and json, none for arrow.
+    pub compression: Option<Compression>,
     /// Separators and quoting, for csv.
     pub csv: CsvFormat,
     /// All other `sink.properties.*`, sent as Stream Load headers; keys in lower case. Those that shape csv are in
@@ -111,7 +132,7 @@ impl Default for SinkOptions {
             change_format: None,
             max_retries: 3,
             format: None,
-            compression: Compression::default(),
+            compression: None,
             csv: CsvFormat::default(),
             properties: BTreeMap::new(),
             buffer_bytes: 1 << 20,
@@ -172,8 +193,17 @@ impl SinkOptions {
 
     /// Sets [`Self::compression`].
     pub fn with_compression(mut self, compression: Compression) -> Self {
-        self.compression = compression;
+        self.compression = Some(compression);
         self
+    }
+
+    /// Compression of a load in `format`.
+    pub fn compression_of(&self, format: SinkFormat) -> Compression {
+        match (self.compression, format) {
+            (Some(compression), _) => compression,
+            (None, SinkFormat::Csv | SinkFormat::Json) => Compression::Gz,
+            (None, SinkFormat::Arrow) => Compression::None,
+        }
     }
 
     /// Sets [`Self::csv`].
@@ -231,7 +261,7 @@ impl SinkOptions {
             let fail = |reason: String| Error::config(format!("sink.properties.{name}"), reason);
             match name.as_str() {
                 "format" => self.format = Some(parse_format(&value).map_err(fail)?),
-                "compress_type" => self.compression = parse_compression(&value).map_err(fail)?,
+                "compress_type" => self.compression = Some(parse_compression(&value).map_err(fail)?),
                 "column_separator" => csv.column_separator = Some(parse_separator(&value).map_err(fail)?),
                 "line_delimiter" => csv.line_delimiter = Some(parse_separator(&value).map_err(fail)?),
                 "enclose" => csv.enclose = Some(parse_single_byte(&value).map_err(fail)?),
@@ -244,6 +274,13 @@ impl SinkOptions {
             }
         }
         self.csv = csv.build()?;
+        let arrow = self.format == Some(SinkFormat::Arrow);
+        if arrow && matches!(self.compression, Some(Compression::Gz | Compression::Deflate)) {
+            return Err(Error::config(
+                "sink.properties.compress_type",
+                "an arrow stream is compressed inside: use zstd, lz4 or '' with 'sink.properties.format' = 'arrow'",
+            ));
+        }
         Ok(())
     }
 }
@@ -365,15 +402,19 @@ fn parse_format(text: &str) -> Parsed<SinkFormat> {
     match text.trim().to_ascii_lowercase().as_str() {
         "csv" => Ok(SinkFormat::Csv),
         "json" => Ok(SinkFormat::Json),
-        _ => Err(format!("'{text}' is not supported yet, use csv or json")),
+        "arrow" => Ok(SinkFormat::Arrow),
+        _ => Err(format!("'{text}' cannot be written, use csv, json or arrow")),
     }
 }
 
 fn parse_compression(text: &str) -> Parsed<Compression> {
     match text.trim().to_ascii_lowercase().as_str() {
         "gz" => Ok(Compression::Gz),
+        "deflate" => Ok(Compression::Deflate),
+        "lz4" => Ok(Compression::Lz4),
+        "zstd" => Ok(Compression::Zstd),
         "" => Ok(Compression::None),
-        _ => Err(format!("'{text}' is not supported yet, use gz, or '' for none")),
+        _ => Err(format!("'{text}' cannot be written, use gz, lz4, zstd or deflate, or '' for none")),
     }
 }
 

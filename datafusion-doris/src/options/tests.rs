@@ -31,7 +31,9 @@ fn defaults_are_those_of_the_option_table() {
     assert_eq!(options.read.change_kind_column, "__change_kind");
     assert_eq!(options.sink.label_prefix, "datafusion_doris");
     assert!(options.sink.two_phase_commit && options.sink.enable_delete && options.sink.ignore_update_before.is_none());
-    assert_eq!(options.sink.compression, Compression::Gz);
+    assert_eq!(options.sink.compression_of(SinkFormat::Csv), Compression::Gz);
+    assert_eq!(options.sink.compression_of(SinkFormat::Json), Compression::Gz);
+    assert_eq!(options.sink.compression_of(SinkFormat::Arrow), Compression::None);
     assert_eq!(options.sink.csv, CsvFormat::default());
     assert_eq!((options.sink.buffer_bytes, options.sink.buffer_count), (1 << 20, 3));
 }
@@ -85,7 +87,7 @@ fn values_reach_their_fields() {
     assert_eq!(options.read.visible_wait_timeout, Duration::ZERO);
     assert_eq!(options.read.tablets_per_split, 1);
     assert_eq!(options.sink.change_kind_column.as_deref(), Some("__change_kind"));
-    assert_eq!((options.sink.format, options.sink.compression), (Some(SinkFormat::Json), Compression::None));
+    assert_eq!((options.sink.format, options.sink.compression), (Some(SinkFormat::Json), Some(Compression::None)));
     assert_eq!(options.sink.properties["max_filter_ratio"], "0.1");
     assert_eq!(options.sink.properties["columns"], "a,B,c=a+1");
     assert_eq!((options.sink.buffer_bytes, options.sink.parallelism), (64 << 10, 4));
@@ -104,11 +106,35 @@ fn options_that_would_change_results_and_are_not_built_yet_are_refused_by_name()
         ("sink.ignore.commit-error", "true"),
         ("sink.s3.bucket", "b"),
         ("table.properties.replication_num", "1"),
-        ("sink.properties.format", "arrow"),
-        ("sink.properties.compress_type", "lz4"),
     ] {
         let text = reason(&[(key, value)]);
         assert!(text.contains(&format!("'{key}'")) && text.contains("not supported yet"), "{text}");
+    }
+}
+
+#[test]
+fn formats_and_compressions_that_no_server_takes_together_are_refused_by_name() {
+    let (format, compress) = ("sink.properties.format", "sink.properties.compress_type");
+    for (text, expected) in [
+        ("gz", Some(Compression::Gz)),
+        ("ZSTD", Some(Compression::Zstd)),
+        ("lz4", Some(Compression::Lz4)),
+        ("deflate", Some(Compression::Deflate)),
+        ("", Some(Compression::None)),
+    ] {
+        for name in ["csv", "json", "arrow"] {
+            let given = [(format, name), (compress, text)];
+            if name == "arrow" && matches!(text, "gz" | "deflate") {
+                let text = reason(&given);
+                assert!(text.contains(compress) && text.contains("arrow"), "{text}");
+            } else {
+                assert_eq!(parse(&given).unwrap().sink.compression, expected, "{name} {text}");
+            }
+        }
+    }
+    for given in [(format, "parquet"), (format, "orc"), (compress, "bz2"), (compress, "lz4_block"), (compress, "lzo")] {
+        let text = reason(&[given]);
+        assert!(text.contains(given.0) && text.contains(given.1), "{text}");
     }
 }
 

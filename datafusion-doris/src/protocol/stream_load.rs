@@ -8,7 +8,7 @@ use super::envelope::integer;
 use super::txn::{contains_ignoring_case, txn_of_used_label};
 use super::{EnvelopeErrorKind, Malformed, excerpt, parse_envelope};
 use crate::error::{Error, Result, Retry};
-use crate::options::{Compression, CsvFormat, SinkFormat, SinkOptions};
+use crate::options::{CsvFormat, SinkFormat, SinkOptions};
 use crate::sql::quote_ident;
 use crate::types::TableIdent;
 
@@ -26,7 +26,7 @@ pub struct LoadRequest<'a> {
     pub columns: &'a [&'a str],
     /// Format of the body.
     pub format: SinkFormat,
-    /// The body carries the delete sign: as the last csv value, or under its name in json.
+    /// The body carries the delete sign: as the last csv value, or under its name in json and arrow.
     pub delete_sign: bool,
     /// Label of the load.
     pub label: &'a str,
@@ -55,9 +55,6 @@ impl StreamLoadHeaders {
         if load.two_phase_commit {
             set("two_phase_commit", "true".into());
         }
-        if load.options.compression == Compression::Gz {
-            set("compress_type", "gz".into());
-        }
         match load.format {
             SinkFormat::Csv => {
                 let CsvFormat { column_separator, line_delimiter, enclose, escape } = &load.options.csv;
@@ -72,6 +69,12 @@ impl StreamLoadHeaders {
                 }
             }
             SinkFormat::Json => set("read_json_by_line", "true".into()),
+            SinkFormat::Arrow => {}
+        }
+        match (load.format, load.options.compression_of(load.format).header()) {
+            // Compressed inside of the stream, which tells so itself.
+            (SinkFormat::Arrow, _) | (_, None) => {}
+            (_, Some(compression)) => set("compress_type", compression.into()),
         }
         if load.delete_sign {
             set("hidden_columns", DELETE_SIGN.into());

@@ -68,6 +68,17 @@ fn json_load_is_read_by_line_and_keeps_user_properties() {
 }
 
 #[test]
+fn arrow_loads_say_nothing_of_the_compression_inside_of_the_stream() {
+    for (format, expected) in [(SinkFormat::Arrow, None), (SinkFormat::Json, Some("zstd"))] {
+        let options = SinkOptions::default().with_compression(Compression::Zstd);
+        let found = headers(&options, format, true).unwrap();
+        assert_eq!((found.get("format"), found.get("compress_type")), (Some(format.header()), expected));
+        assert_eq!(found.get("columns"), Some("`id`,`na``me`,`名`,__DORIS_DELETE_SIGN__"));
+        assert_eq!(found.get("read_json_by_line").is_some(), format == SinkFormat::Json);
+    }
+}
+
+#[test]
 fn values_that_do_not_convert_are_refused_unless_the_user_says_otherwise() {
     for (name, value, strict) in [
         ("strict_mode", "false", Some("false")),

@@ -1,9 +1,9 @@
 //! Writing to Doris by Stream Load with two-phase commit.
 //!
 //! ```text
-//! input partitions ─┐ merged,            ┌ encoder ─ gz ─ chunks ─┐ bounded       ┌ pre-commit ─ commit
-//! input partitions ─┤ bounded ── batches ┤ csv or json            ├ channel ── BE ┤ (visible)
-//! input partitions ─┘                    └ no rows: no load       ┘               └ error: abort
+//! input partitions ─┐ merged,            ┌ encoder ─ compressor ─ chunks ─┐ bounded       ┌ pre-commit ─ commit
+//! input partitions ─┤ bounded ── batches ┤ csv, json or arrow             ├ channel ── BE ┤ (visible)
+//! input partitions ─┘                    └ no rows: no load               ┘               └ error: abort
 //! ```
 //!
 //! One statement (or one epoch of a continuous one) is one load under one label, so its rows become visible together
@@ -11,6 +11,7 @@
 //! none is committed before all are pre-committed, and each is committed by itself.
 
 mod committer;
+mod compress;
 mod encoder;
 mod exec;
 mod loads;
@@ -37,7 +38,7 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, SendableRecordBatc
 use parking_lot::Mutex;
 
 use self::committer::Committer;
-use self::encoder::{RowLayout, has_nested};
+use self::encoder::{ArrowPlan, RowLayout, has_nested};
 pub use self::exec::DorisSinkExec;
 pub use self::loads::DorisLoads;
 use self::parallel::Labels;
@@ -136,6 +137,14 @@ impl DorisSink {
             None if has_nested(&schema) => SinkFormat::Json,
             None => SinkFormat::Csv,
         };
+        let arrow = match format {
+            SinkFormat::Arrow => {
+                let type_of = |name: &str| target.column(name).map(|column| &column.doris_type);
+                let compression = options.compression_of(format);
+                Some(Arc::new(ArrowPlan::try_new(layout.clone(), &schema, type_of, compression)?))
+            }
+            SinkFormat::Csv | SinkFormat::Json => None,
+        };
         let timeout = options.properties.get("timeout").and_then(|seconds| seconds.parse().ok());
         let committer = Committer {
             client: client.clone(),
@@ -144,7 +153,7 @@ impl DorisSink {
         };
         let routing = Routing::of(target, &schema, options.properties.contains_key("columns"));
         let target_of_loads =
-            LoadTarget { client, table, options, layout, format, committer, metrics: SinkMetrics::new() };
+            LoadTarget { client, table, options, layout, format, arrow, committer, metrics: SinkMetrics::new() };
         Ok(Self {
             target: Arc::new(target_of_loads),
             schema,

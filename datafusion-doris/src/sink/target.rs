@@ -5,10 +5,10 @@ use std::sync::Arc;
 use datafusion::physical_plan::metrics::{Count, ExecutionPlanMetricsSet, MetricBuilder, Time};
 
 use super::committer::Committer;
-use super::encoder::{CsvEncoder, Encoder, JsonEncoder, RowLayout};
+use super::encoder::{ArrowEncoder, ArrowPlan, CsvEncoder, Encoder, JsonEncoder, RowLayout};
 use crate::checkpoint::Committable;
 use crate::client::DorisClient;
-use crate::options::{SinkFormat, SinkOptions};
+use crate::options::{Compression, SinkFormat, SinkOptions};
 use crate::types::TableIdent;
 
 /// Where loads go, and how rows are written in them.
@@ -19,15 +19,26 @@ pub(super) struct LoadTarget {
     pub(super) options: SinkOptions,
     pub(super) layout: RowLayout,
     pub(super) format: SinkFormat,
+    /// In arrow format.
+    pub(super) arrow: Option<Arc<ArrowPlan>>,
     pub(super) committer: Committer,
     pub(super) metrics: SinkMetrics,
 }
 
 impl LoadTarget {
     pub(super) fn encoder(&self) -> Box<dyn Encoder> {
+        match (&self.arrow, self.format) {
+            (Some(plan), _) => Box::new(ArrowEncoder::new(Arc::clone(plan))),
+            (None, SinkFormat::Json) => Box::new(JsonEncoder::new(self.layout.clone())),
+            (None, _) => Box::new(CsvEncoder::new(self.layout.clone(), self.options.csv.clone())),
+        }
+    }
+
+    /// Compression of the body as a whole: that of an arrow stream is inside of it.
+    pub(super) fn body_compression(&self) -> Compression {
         match self.format {
-            SinkFormat::Csv => Box::new(CsvEncoder::new(self.layout.clone(), self.options.csv.clone())),
-            SinkFormat::Json => Box::new(JsonEncoder::new(self.layout.clone())),
+            SinkFormat::Arrow => Compression::None,
+            SinkFormat::Csv | SinkFormat::Json => self.options.compression_of(self.format),
         }
     }
 

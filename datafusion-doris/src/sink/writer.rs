@@ -1,12 +1,11 @@
 //! One load: batches in, bounded chunks out, answered and settled.
 
-use std::io::Write;
 use std::sync::Arc;
 
 use arrow::record_batch::RecordBatch;
 use bytes::Bytes;
-use flate2::write::GzEncoder;
 
+use super::compress::Compressor;
 use super::encoder::Encoder;
 use super::target::{AbortOnDrop, LoadTarget, Loaded};
 use crate::checkpoint::Committable;
@@ -14,7 +13,6 @@ use crate::client::retry::Backoff;
 use crate::client::{OpenLoad, StreamLoad};
 use crate::error::{Error, Result, Retry};
 use crate::failpoints;
-use crate::options::Compression;
 use crate::protocol::{LoadRequest, NextStep, PendingOperation, StreamLoadHeaders};
 
 /// Rows encoded in one go, so that the task gives way between.
@@ -29,7 +27,7 @@ pub(super) struct LoadWriter {
     encoder: Box<dyn Encoder>,
     headers: StreamLoadHeaders,
     raw: Vec<u8>,
-    gz: Option<GzEncoder<Vec<u8>>>,
+    body: Compressor,
     open: Option<OpenLoad>,
     /// All chunks so far; `None` = some are gone.
     replay: Option<Vec<Bytes>>,
@@ -51,14 +49,13 @@ impl LoadWriter {
             label: &label,
             two_phase_commit: target.options.two_phase_commit,
         })?;
-        let gz = (target.options.compression == Compression::Gz)
-            .then(|| GzEncoder::new(Vec::new(), flate2::Compression::fast()));
+        let body = Compressor::new(target.body_compression()).map_err(compression_failed)?;
         Ok(Self {
             target: Arc::clone(target),
             encoder: target.encoder(),
             headers,
             raw: Vec::new(),
-            gz,
+            body,
             open: None,
             replay: Some(Vec::new()),
             attempts_left: target.options.max_retries,
@@ -79,7 +76,7 @@ impl LoadWriter {
             let rows = self.encoder.encode(&slice, &mut self.raw).map_err(|error| at_batch_row(error, start))?;
             self.rows += rows;
             self.target.metrics.rows.add(usize::try_from(rows).unwrap_or(usize::MAX));
-            self.compress()?;
+            self.body.write(&mut self.raw).map_err(compression_failed)?;
             if let Some(chunk) = self.full_chunk() {
                 self.send(chunk).await?;
             }
@@ -88,16 +85,8 @@ impl LoadWriter {
         Ok(())
     }
 
-    fn compress(&mut self) -> Result<()> {
-        if let Some(gz) = &mut self.gz {
-            gz.write_all(&self.raw).map_err(|error| Error::from(arrow::error::ArrowError::from(error)))?;
-            self.raw.clear();
-        }
-        Ok(())
-    }
-
     fn full_chunk(&mut self) -> Option<Bytes> {
-        let ready = self.gz.as_mut().map_or(&mut self.raw, |gz| gz.get_mut());
+        let ready = self.body.ready();
         if ready.len() < self.target.options.buffer_bytes {
             return None;
         }
@@ -174,10 +163,10 @@ impl LoadWriter {
         if self.rows == 0 {
             return Ok(None);
         }
-        let rest = match self.gz.take() {
-            Some(gz) => gz.finish().map_err(|error| Error::from(arrow::error::ArrowError::from(error)))?,
-            None => std::mem::take(&mut self.raw),
-        };
+        self.encoder.finish(&mut self.raw)?;
+        self.body.write(&mut self.raw).map_err(compression_failed)?;
+        let body = std::mem::replace(&mut self.body, Compressor::Plain(Vec::new()));
+        let rest = body.finish().map_err(compression_failed)?;
         if !rest.is_empty() {
             failpoints::request(failpoints::BODY_LAST)?;
             self.send(Bytes::from(rest)).await?;
@@ -226,6 +215,10 @@ impl LoadWriter {
             }
         }
     }
+}
+
+fn compression_failed(error: std::io::Error) -> Error {
+    Error::from(arrow::error::ArrowError::from(error))
 }
 
 /// Rows of errors count from the start of the batch, not of the slice.

@@ -1,5 +1,7 @@
 //! One column of a batch as texts.
 
+use std::sync::Arc;
+
 use arrow::array::cast::AsArray;
 use arrow::array::{Array, ArrayRef, LargeStringArray, StringArray, StringViewArray};
 use arrow::buffer::{NullBuffer, OffsetBuffer};
@@ -69,7 +71,10 @@ pub(super) fn supported(data_type: &DataType) -> Result<(), String> {
         | Float64 | Decimal32(..) | Decimal64(..) | Decimal128(..) | Decimal256(..) | Date32 | Date64
         | Timestamp(..) | Time32(_) | Time64(_) | Utf8 | LargeUtf8 | Utf8View => Ok(()),
         Dictionary(_, value) => supported(value),
-        List(item) | LargeList(item) | FixedSizeList(item, _) => supported(item.data_type()),
+        RunEndEncoded(_, values) => supported(values.data_type()),
+        List(item) | LargeList(item) | ListView(item) | LargeListView(item) | FixedSizeList(item, _) => {
+            supported(item.data_type())
+        }
         Map(entries, _) => match entries.data_type() {
             Struct(pair) if pair.len() == 2 => {
                 if !key_supported(pair[0].data_type()) {
@@ -83,6 +88,9 @@ pub(super) fn supported(data_type: &DataType) -> Result<(), String> {
             other => Err(format!("map entries of type {other}")),
         },
         Struct(fields) => fields.iter().try_for_each(|field| supported(field.data_type())),
+        Interval(_) | Duration(_) => Err(format!(
+            "type {data_type} cannot be written, Doris has no column for it; write a number of units, or text"
+        )),
         Binary | LargeBinary | BinaryView | FixedSizeBinary(_) => Err(format!(
             "type {data_type} cannot be written exactly; convert it to text, for example with encode(…, 'hex')"
         )),
@@ -93,6 +101,7 @@ pub(super) fn supported(data_type: &DataType) -> Result<(), String> {
 fn key_supported(data_type: &DataType) -> bool {
     match data_type {
         DataType::Dictionary(_, value) => key_supported(value),
+        DataType::RunEndEncoded(_, values) => key_supported(values.data_type()),
         other => supported(other).is_ok() && !other.is_nested() && !matches!(other, DataType::Null),
     }
 }
@@ -104,12 +113,26 @@ impl Column {
         Ok(Self { nulls: array.logical_nulls(), values })
     }
 
-    pub(super) fn has_nulls(&self) -> bool {
-        matches!(self.values, Values::Null) || self.nulls.as_ref().is_some_and(|nulls| nulls.null_count() > 0)
-    }
-
     pub(super) fn is_null(&self, row: usize) -> bool {
         matches!(self.values, Values::Null) || self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row))
+    }
+
+    /// Appends the bare text of a value that is not NULL.
+    pub(super) fn push_text(&self, row: usize, out: &mut Vec<u8>) -> Result<(), String> {
+        match &self.values {
+            Values::Null => Ok(()),
+            Values::Number(write) | Values::Exact(write) | Values::Quoted(write) | Values::Nested(write) => {
+                write(row, out)
+            }
+            Values::Float(write) => {
+                write(row, out);
+                Ok(())
+            }
+            Values::Text(text) => {
+                out.extend_from_slice(text.value(row).as_bytes());
+                Ok(())
+            }
+        }
     }
 }
 
@@ -200,6 +223,9 @@ fn values(array: &ArrayRef) -> Result<Values, String> {
         DataType::LargeUtf8 => Values::Text(Text::LargeUtf8(array.as_string::<i64>().clone())),
         DataType::Utf8View => Values::Text(Text::View(array.as_string_view().clone())),
         DataType::Dictionary(_, value) => return cast_first(array, value),
+        DataType::RunEndEncoded(_, value) => return cast_first(array, value.data_type()),
+        DataType::ListView(item) => return cast_first(array, &DataType::List(Arc::clone(item))),
+        DataType::LargeListView(item) => return cast_first(array, &DataType::LargeList(Arc::clone(item))),
         DataType::List(_) => {
             let list = array.as_list::<i32>();
             lists(list.offsets().clone(), Column::new(list.values())?)

@@ -1,6 +1,11 @@
 //! Record batches to the bytes of a Stream Load body: one file per format, no I/O.
 
+mod arrow;
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used)]
+mod arrow_tests;
 mod column;
+mod conform;
 mod csv;
 mod digits;
 mod json;
@@ -10,14 +15,16 @@ mod tests;
 
 use std::fmt;
 
-use arrow::array::ArrayRef;
-use arrow::compute::is_null;
-use arrow::compute::kernels::zip::zip;
-use arrow::datatypes::{DataType, Schema};
-use arrow::record_batch::RecordBatch;
+use ::arrow::array::{Array, ArrayRef};
+use ::arrow::compute::is_null;
+use ::arrow::compute::kernels::zip::zip;
+use ::arrow::datatypes::{DataType, Schema};
+use ::arrow::record_batch::RecordBatch;
 use datafusion::common::{Result as DataFusionResult, ScalarValue};
 
+pub(crate) use self::arrow::{ArrowEncoder, ArrowPlan};
 use self::column::{Column, Text, Values};
+use self::conform::plain;
 pub(crate) use self::csv::CsvEncoder;
 pub(crate) use self::json::JsonEncoder;
 use crate::error::{Error, Result};
@@ -29,6 +36,14 @@ pub(crate) trait Encoder: fmt::Debug + Send {
     /// # Errors
     /// [`Error::Encode`] for a value that cannot be written exactly, with its column and row.
     fn encode(&mut self, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<u64>;
+
+    /// Appends what stands after the last row; called once, at the end of a load that has rows.
+    ///
+    /// # Errors
+    /// As [`Self::encode`].
+    fn finish(&mut self, _out: &mut Vec<u8>) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// Which columns of a batch are written, and what becomes of each row.
@@ -65,14 +80,14 @@ enum RowAction {
     Skip,
 }
 
-/// A batch, ready to print.
-struct Rows {
-    columns: Vec<Column>,
+/// The written columns of a batch, with what becomes of its rows.
+struct Rows<C> {
+    columns: Vec<C>,
     /// `None` = every row is written as it is.
     actions: Option<Vec<RowAction>>,
 }
 
-impl Rows {
+impl<C> Rows<C> {
     fn action(&self, row: usize) -> RowAction {
         self.actions.as_ref().map_or(RowAction::Write(None), |actions| actions[row])
     }
@@ -101,6 +116,7 @@ impl RowLayout {
                 };
                 let values = match field.data_type() {
                     DataType::Dictionary(_, values) => values.as_ref(),
+                    DataType::RunEndEncoded(_, values) => values.data_type(),
                     other => other,
                 };
                 if !matches!(values, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View) {
@@ -144,36 +160,44 @@ impl RowLayout {
         self.delete_sign
     }
 
-    fn prepare(&self, batch: &RecordBatch) -> Result<Rows> {
-        let prepare = |target: &Target| {
-            Column::new(batch.column(target.at))
-                .map_err(|reason| Error::schema(&self.table, format!("column '{}': {reason}", target.name)))
-        };
-        let columns = self.columns.iter().map(prepare).collect::<Result<Vec<_>>>()?;
+    /// The columns of `batch` as texts.
+    fn prepare(&self, batch: &RecordBatch) -> Result<Rows<Column>> {
+        let Rows { columns, actions } = self.checked(batch)?;
+        let columns = self
+            .columns
+            .iter()
+            .zip(&columns)
+            .map(|(target, array)| Column::new(array).map_err(|reason| self.refuse_column(&target.name, &reason)));
+        Ok(Rows { columns: columns.collect::<Result<_>>()?, actions })
+    }
+
+    /// The columns of `batch` without NULL where there may be none.
+    fn checked(&self, batch: &RecordBatch) -> Result<Rows<ArrayRef>> {
+        let columns = self.columns.iter().map(|target| ArrayRef::clone(batch.column(target.at))).collect();
         let actions = self.change_kind.map(|at| self.actions(batch, at)).transpose()?;
         let mut rows = Rows { columns, actions };
         for (at, target) in self.columns.iter().enumerate() {
-            let column = &rows.columns[at];
-            if target.nullable || !column.has_nulls() {
-                continue;
-            }
+            let nulls = rows.columns[at].logical_nulls().filter(|nulls| nulls.null_count() > 0);
+            let Some(nulls) = nulls.filter(|_| !target.nullable) else { continue };
             // A delete may know its key only.
             let missing = |row: &usize| {
                 let written = match rows.action(*row) {
                     RowAction::Skip => false,
                     RowAction::Write(sign) => target.key || sign != Some(b'1'),
                 };
-                column.is_null(*row) && written
+                nulls.is_null(*row) && written
             };
             if let Some(row) = (0..batch.num_rows()).find(missing) {
                 return Err(self.error(at, row, "NULL in a column that is NOT NULL".into()));
             }
             // Doris refuses the NULL even in a row that is only deleted: any value will do.
-            rows.columns[at] = filled(batch.column(target.at))
-                .and_then(|filled| Column::new(&filled))
-                .map_err(|reason| Error::schema(&self.table, format!("column '{}': {reason}", target.name)))?;
+            rows.columns[at] = filled(&rows.columns[at]).map_err(|reason| self.refuse_column(&target.name, &reason))?;
         }
         Ok(rows)
+    }
+
+    fn refuse_column(&self, name: &str, reason: &str) -> Error {
+        Error::schema(&self.table, format!("column '{name}': {reason}"))
     }
 
     fn actions(&self, batch: &RecordBatch, at: usize) -> Result<Vec<RowAction>> {
@@ -212,6 +236,7 @@ impl RowLayout {
 /// `array` with some value of its type in place of each NULL.
 fn filled(array: &ArrayRef) -> Result<ArrayRef, String> {
     let fill = || -> DataFusionResult<ArrayRef> {
+        let array = &plain(array)?;
         let filler = ScalarValue::new_default(array.data_type())?.to_scalar()?;
         Ok(zip(&is_null(array)?, &filler, array)?)
     };
@@ -220,8 +245,5 @@ fn filled(array: &ArrayRef) -> Result<ArrayRef, String> {
 
 /// Whether `schema` has a column that separated text carries badly: json is the better default then.
 pub(crate) fn has_nested(schema: &Schema) -> bool {
-    schema.fields().iter().any(|field| match field.data_type() {
-        DataType::Dictionary(_, values) => values.is_nested(),
-        other => other.is_nested(),
-    })
+    schema.fields().iter().any(|field| field.data_type().is_nested())
 }

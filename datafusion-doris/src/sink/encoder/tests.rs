@@ -1,13 +1,14 @@
 use std::sync::Arc;
 
-use arrow::array::{
-    ArrayRef, BooleanArray, Date32Array, Decimal128Array, Decimal256Array, DictionaryArray, Float64Array, Int32Array,
-    Int64Array, LargeStringArray, ListArray, MapBuilder, StringArray, StringBuilder, StringViewArray, StructArray,
-    TimestampMicrosecondArray, TimestampNanosecondArray, UInt64Array,
+use ::arrow::array::{
+    ArrayRef, BooleanArray, Date32Array, Decimal128Array, Decimal256Array, DictionaryArray, FixedSizeListArray,
+    Float64Array, Int32Array, Int64Array, LargeStringArray, ListArray, ListViewArray, MapBuilder, RunArray,
+    StringArray, StringBuilder, StringViewArray, StructArray, TimestampMicrosecondArray, TimestampNanosecondArray,
+    UInt64Array,
 };
-use arrow::buffer::OffsetBuffer;
-use arrow::datatypes::{DataType, Field, Int32Type, i256};
-use arrow::record_batch::RecordBatch;
+use ::arrow::buffer::OffsetBuffer;
+use ::arrow::datatypes::{DataType, Field, Int32Type, i256};
+use ::arrow::record_batch::RecordBatch;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -210,8 +211,8 @@ fn values_that_would_lose_something_are_refused_with_column_and_row() {
 fn types_that_cannot_be_written_are_refused_at_planning() {
     let types = [
         DataType::Binary,
-        DataType::Interval(arrow::datatypes::IntervalUnit::DayTime),
-        DataType::Duration(arrow::datatypes::TimeUnit::Second),
+        DataType::Interval(::arrow::datatypes::IntervalUnit::DayTime),
+        DataType::Duration(::arrow::datatypes::TimeUnit::Second),
         DataType::List(Arc::new(Field::new("item", DataType::LargeBinary, true))),
     ];
     for data_type in types {
@@ -228,7 +229,7 @@ fn nested_values_are_json_in_both_formats() {
     let list = ListArray::new(Arc::clone(&item), OffsetBuffer::new(vec![0, 2, 2].into()), inner.slice(0, 2), None);
     let decimals: ArrayRef = Arc::new(Decimal128Array::from(vec![150, -1]).with_precision_and_scale(38, 2).unwrap());
     let structs = StructArray::from(vec![(Arc::new(Field::new("x", decimals.data_type().clone(), true)), decimals)]);
-    let mut map = MapBuilder::new(None, StringBuilder::new(), arrow::array::Int32Builder::new());
+    let mut map = MapBuilder::new(None, StringBuilder::new(), ::arrow::array::Int32Builder::new());
     map.keys().append_value("k");
     map.values().append_value(1);
     map.append(true).unwrap();
@@ -264,6 +265,24 @@ fn every_string_encoding_and_slices_read_the_same() {
         "\"one\"\t\"one\"\t\"one\"\t\"one\"\tfalse\n\\N\t\\N\t\\N\t\\N\t\\N\n\"three\"\t\"three\"\t\"three\"\t\"three\"\ttrue\n"
     );
     assert_eq!(json_rows(&tail)[0], json!({ "a": "one", "b": "one", "c": "one", "d": "one", "e": false }));
+}
+
+#[test]
+fn runs_views_and_every_kind_of_list_read_the_same_in_texts() {
+    let item = Arc::new(Field::new("item", DataType::Int32, true));
+    let values: ArrayRef = Arc::new(Int32Array::from(vec![Some(1), None, Some(3), Some(4)]));
+    let ends = Int32Array::from(vec![1, 3]);
+    let runs = RunArray::<Int32Type>::try_new(&ends, &StringArray::from(vec![Some("r"), None])).unwrap();
+    let lists = [
+        Arc::new(FixedSizeListArray::new(Arc::clone(&item), 1, values.slice(1, 3), None)) as ArrayRef,
+        Arc::new(ListViewArray::new(Arc::clone(&item), vec![1, 2, 3].into(), vec![1, 1, 1].into(), values, None)),
+    ];
+    for list in lists {
+        let batch = batch(vec![("r", Arc::new(runs.clone()) as ArrayRef), ("l", list)]);
+        assert!(has_nested(batch.schema_ref()));
+        assert_eq!(csv(&batch), "\"r\"\t\"[null]\"\n\\N\t\"[3]\"\n\\N\t\"[4]\"\n");
+        assert_eq!(json_rows(&batch.slice(1, 1)), [json!({ "r": null, "l": [3] })]);
+    }
 }
 
 fn changes(kinds: Vec<Option<&str>>) -> RecordBatch {

@@ -1,0 +1,143 @@
+//! One Arrow IPC stream.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, BooleanArray, Int8Array};
+use arrow::compute::filter;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::error::ArrowError;
+use arrow::ipc::CompressionType;
+use arrow::ipc::writer::{IpcWriteOptions, StreamWriter};
+use arrow::record_batch::RecordBatch;
+
+use super::conform::Conform;
+use super::{Encoder, RowAction, RowLayout, Rows};
+use crate::error::{Error, Result};
+use crate::options::Compression;
+use crate::protocol::DELETE_SIGN;
+use crate::types::DorisType;
+
+/// What each load in `format: arrow` has in common.
+#[derive(Debug)]
+pub(crate) struct ArrowPlan {
+    layout: RowLayout,
+    columns: Vec<Conform>,
+    /// Of the stream.
+    schema: SchemaRef,
+    compression: Option<CompressionType>,
+}
+
+/// `format: arrow`: schema, one record batch per batch, end of the stream; buffers are compressed inside of it.
+///
+/// Columns have the types that a BE reads, found by name; the delete sign is an Int8.
+pub(crate) struct ArrowEncoder {
+    plan: Arc<ArrowPlan>,
+    /// Since the first rows.
+    stream: Option<StreamWriter<Vec<u8>>>,
+}
+
+impl ArrowPlan {
+    /// Plans streams of batches of `schema`; `type_of` gives the type of a column in the table.
+    ///
+    /// # Errors
+    /// [`Error::Schema`] for a column whose type cannot be loaded into that of the table.
+    pub(crate) fn try_new<'a>(
+        layout: RowLayout,
+        schema: &Schema,
+        type_of: impl Fn(&str) -> Option<&'a DorisType>,
+        compression: Compression,
+    ) -> Result<Self> {
+        let mut columns = Vec::with_capacity(layout.columns.len());
+        let mut fields = Vec::with_capacity(layout.columns.len() + 1);
+        for target in &layout.columns {
+            let doris_type = type_of(&target.name).ok_or_else(|| layout.refuse_column(&target.name, "is unknown"))?;
+            let column = Conform::plan(schema.field(target.at).data_type(), doris_type)
+                .map_err(|reason| layout.refuse_column(&target.name, &reason))?;
+            fields.push(Field::new(&target.name, column.data_type().clone(), true));
+            columns.push(column);
+        }
+        if layout.delete_sign {
+            fields.push(Field::new(DELETE_SIGN, DataType::Int8, true));
+        }
+        let compression = match compression {
+            Compression::Zstd => Some(CompressionType::ZSTD),
+            Compression::Lz4 => Some(CompressionType::LZ4_FRAME),
+            Compression::None | Compression::Gz | Compression::Deflate => None,
+        };
+        Ok(Self { layout, columns, schema: Arc::new(Schema::new(fields)), compression })
+    }
+
+    fn convert(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+        let Rows { mut columns, actions } = self.layout.checked(batch)?;
+        let mut kept = None;
+        let mut signs = vec![0; batch.num_rows()];
+        if let Some(actions) = actions {
+            let rows: Vec<usize> = (0..actions.len()).filter(|row| actions[*row] != RowAction::Skip).collect();
+            signs = rows.iter().map(|row| i8::from(actions[*row] == RowAction::Write(Some(b'1')))).collect();
+            if rows.len() < actions.len() {
+                let mask: BooleanArray = actions.iter().map(|action| Some(*action != RowAction::Skip)).collect();
+                for column in &mut columns {
+                    *column = filter(column, &mask).map_err(stream_error)?;
+                }
+                kept = Some(rows);
+            }
+        }
+        let mut converted: Vec<ArrayRef> = Vec::with_capacity(columns.len() + 1);
+        for (at, (conform, column)) in self.columns.iter().zip(&columns).enumerate() {
+            converted.push(conform.apply(column).map_err(|misfit| {
+                let row = kept.as_ref().and_then(|kept| kept.get(misfit.row)).copied().unwrap_or(misfit.row);
+                self.layout.error(at, row, misfit.reason)
+            })?);
+        }
+        if self.layout.delete_sign {
+            converted.push(Arc::new(Int8Array::from(signs)));
+        }
+        RecordBatch::try_new(Arc::clone(&self.schema), converted).map_err(stream_error)
+    }
+}
+
+impl ArrowEncoder {
+    pub(crate) fn new(plan: Arc<ArrowPlan>) -> Self {
+        Self { plan, stream: None }
+    }
+
+    fn open(plan: &ArrowPlan) -> Result<StreamWriter<Vec<u8>>, ArrowError> {
+        let options = IpcWriteOptions::default().try_with_compression(plan.compression)?;
+        StreamWriter::try_new_with_options(Vec::new(), &plan.schema, options)
+    }
+}
+
+impl Encoder for ArrowEncoder {
+    fn encode(&mut self, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<u64> {
+        let batch = self.plan.convert(batch)?;
+        if batch.num_rows() == 0 {
+            return Ok(0);
+        }
+        let stream = match &mut self.stream {
+            Some(stream) => stream,
+            none => none.insert(Self::open(&self.plan).map_err(stream_error)?),
+        };
+        stream.write(&batch).map_err(stream_error)?;
+        out.append(stream.get_mut());
+        Ok(batch.num_rows() as u64)
+    }
+
+    fn finish(&mut self, out: &mut Vec<u8>) -> Result<()> {
+        if let Some(stream) = &mut self.stream {
+            stream.finish().map_err(stream_error)?;
+            out.append(stream.get_mut());
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for ArrowEncoder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ArrowEncoder").field("plan", &self.plan).finish_non_exhaustive()
+    }
+}
+
+fn stream_error(error: ArrowError) -> Error {
+    Error::from(error)
+}
