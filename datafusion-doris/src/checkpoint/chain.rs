@@ -29,7 +29,7 @@ use crate::error::{Error, Result};
 use crate::failpoints;
 
 /// Epochs of earlier generations that are remembered to be cleaned up.
-const MOST_LEFTOVERS: usize = 16;
+const MOST_LEFTOVERS: usize = 256;
 
 /// What a job brings to its chain.
 #[derive(Debug, Clone)]
@@ -80,7 +80,12 @@ pub(super) enum Appended {
     /// It is durable.
     Recorded(CommitPermit),
     /// Another generation took the number: the reason to end with.
-    Fenced(Error),
+    Fenced {
+        /// Who took over.
+        error: Error,
+        /// The record was written nevertheless: whoever took over may know it, and what it names is theirs.
+        recorded: bool,
+    },
 }
 
 /// The chain of a job, as the generation that holds it sees it.
@@ -267,18 +272,26 @@ fn check_clusters(record: &Checkpoint, options: &ChainOptions) -> Result<()> {
     Ok(())
 }
 
-/// Writes a record under a number that was never taken. `Err` = it was: the record that shows it, if it is there still.
-async fn take(store: &dyn CheckpointStore, seq: u64, text: &[u8]) -> Result<std::result::Result<(), Option<Vec<u8>>>> {
+/// Another record was first.
+struct Overtaken {
+    /// The record that shows it, if it is there still.
+    by: Option<Vec<u8>>,
+    /// This one was written all the same, and perhaps read before the other one followed it.
+    recorded: bool,
+}
+
+/// Writes a record under a number that was never taken. `Err` = it was.
+async fn take(store: &dyn CheckpointStore, seq: u64, text: &[u8]) -> Result<std::result::Result<(), Overtaken>> {
     if store.create(&record_name(seq), text.to_vec()).await? == Created::Exists {
-        let found = store.read(&record_name(seq)).await?;
+        let by = store.read(&record_name(seq)).await?;
         // Perhaps by this very attempt, whose answer was lost.
-        if found.as_deref() != Some(text) {
-            return Ok(Err(found));
+        if by.as_deref() != Some(text) {
+            return Ok(Err(Overtaken { by, recorded: false }));
         }
     }
     let names = store.list().await?;
     match names.iter().filter_map(|name| number(name, "json")).max().filter(|newest| *newest > seq) {
-        Some(newest) => Ok(Err(store.read(&record_name(newest)).await?)),
+        Some(newest) => Ok(Err(Overtaken { by: store.read(&record_name(newest)).await?, recorded: true })),
         None => Ok(Ok(())),
     }
 }
@@ -367,8 +380,8 @@ impl Chain {
     pub async fn append(&mut self, record: &Checkpoint) -> Result<Appended> {
         let (seq, text) = (self.seq + 1, record.to_json()?);
         failpoints::store(failpoints::RECORD)?;
-        if let Err(by) = take(self.store.as_ref(), seq, &text).await? {
-            return Ok(Appended::Fenced(self.fenced(by.as_deref())));
+        if let Err(Overtaken { by, recorded }) = take(self.store.as_ref(), seq, &text).await? {
+            return Ok(Appended::Fenced { error: self.fenced(by.as_deref()), recorded });
         }
         failpoints::store(failpoints::RECORDED)?;
         self.seq = seq;
@@ -384,7 +397,7 @@ impl Chain {
     fn fenced(&self, found: Option<&[u8]>) -> Error {
         let Checkpoint { job, generation, .. } = &self.record;
         let by = found.and_then(|text| Checkpoint::parse("", text).ok());
-        let rest = format!("this one, generation {generation}, ends and has committed nothing since");
+        let rest = format!("this one, generation {generation}, ends and can record nothing any more");
         let advice = "run a job once, or give each its own name";
         let reason = match &by {
             Some(Checkpoint { note: Some(note), written_at, .. }) => {

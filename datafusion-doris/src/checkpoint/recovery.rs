@@ -51,12 +51,15 @@ pub enum EpochDecision {
     },
     /// These cannot be told.
     Stop(Vec<usize>),
-    /// Some are visible and the rows of others are gone: neither committing nor reading again is right.
+    /// Some are visible and the rows of others are gone: reading again is right only where rows replace each other by
+    /// key.
     Torn {
         /// Visible.
         visible: Vec<usize>,
         /// Gone.
         gone: Vec<usize>,
+        /// Waiting for their commit.
+        waiting: Vec<usize>,
     },
 }
 
@@ -75,7 +78,7 @@ pub fn decide(states: &[LabelState]) -> EpochDecision {
     }
     match with(RecoveryAction::Nothing) {
         visible if visible.is_empty() => EpochDecision::Replay { abort: waiting },
-        visible => EpochDecision::Torn { visible, gone },
+        visible => EpochDecision::Torn { visible, gone, waiting },
     }
 }
 
@@ -136,7 +139,7 @@ mod tests {
                 } else if !gone.contains(&true) {
                     EpochDecision::Commit(pick(waiting))
                 } else if visible.contains(&true) {
-                    EpochDecision::Torn { visible: pick(visible), gone: pick(gone) }
+                    EpochDecision::Torn { visible: pick(visible), gone: pick(gone), waiting: pick(waiting) }
                 } else {
                     EpochDecision::Replay { abort: pick(waiting) }
                 };

@@ -1,8 +1,11 @@
 //! A store in memory that fails where it is told to.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use async_trait::async_trait;
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
 use super::store::{CheckpointStore, Created};
@@ -13,6 +16,16 @@ pub(crate) struct MemoryStore {
     objects: Mutex<BTreeMap<String, Vec<u8>>>,
     failures: Mutex<(usize, usize)>,
     hang: Mutex<Option<Hang>>,
+    before_list: Mutex<Option<Work>>,
+}
+
+/// What somebody else does meanwhile.
+struct Work(BoxFuture<'static, ()>);
+
+impl fmt::Debug for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Work")
+    }
 }
 
 /// A write that is never answered.
@@ -38,6 +51,11 @@ impl MemoryStore {
     /// From the given write on nothing is answered, until this is called again.
     pub fn hang(&self, hang: Option<Hang>) {
         *self.hang.lock() = hang;
+    }
+
+    /// Does `work` first when the objects are listed the next time.
+    pub fn before_next_list(&self, work: impl Future<Output = ()> + Send + 'static) {
+        *self.before_list.lock() = Some(Work(work.boxed()));
     }
 
     /// Whether the next write is answered; if not, whether it is done.
@@ -75,6 +93,10 @@ impl MemoryStore {
 impl CheckpointStore for MemoryStore {
     async fn list(&self) -> Result<Vec<String>> {
         tokio::task::yield_now().await;
+        let work = self.before_list.lock().take();
+        if let Some(Work(work)) = work {
+            work.await;
+        }
         Ok(self.objects.lock().keys().cloned().collect())
     }
 

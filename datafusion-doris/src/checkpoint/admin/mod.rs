@@ -159,7 +159,9 @@ impl JobAdmin {
             (new.clone(), PositionChange::between(&old.position, &new.position))
         };
         outcome.sources = sources.iter().zip(&old).map(change).collect();
-        let to_abort = if server.is_some() { vec![] } else { claimed.to_abort.clone() };
+        // What was not looked after here is left to the next start.
+        let looked_after = |load: &Leftover| server.is_some() && outcome.loads.left.is_empty() && load.labels.is_some();
+        let to_abort = claimed.to_abort.iter().filter(|load| !looked_after(load)).cloned().collect();
         let draft = Draft { epoch: claimed.epoch, sources, previous: None, committables: vec![], rows: None, to_abort };
         let record = Checkpoint { note: Some(target.note()), ..chain.next_record(draft) };
         self.append(&mut chain, &record).await?;
@@ -287,7 +289,7 @@ impl JobAdmin {
     async fn append(&self, chain: &mut Chain, record: &Checkpoint) -> Result<()> {
         match chain.append(record).await? {
             Appended::Recorded(_) => Ok(()),
-            Appended::Fenced(error) => {
+            Appended::Fenced { error, .. } => {
                 let reason = format!("job {} was started or changed meanwhile, try again: {error}", self.job);
                 Err(Error::Checkpoint { reason })
             }

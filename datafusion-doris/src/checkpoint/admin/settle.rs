@@ -62,6 +62,8 @@ pub(super) async fn settle(server: &dyn LoadService, loads: &[Committable], perm
                 for load in pick(&which) {
                     if let Err(error) = server.commit(&load, permit).await {
                         last = Some(error);
+                        // Not the next ones: the fewer are visible when this one is lost, the better.
+                        break;
                     }
                 }
             }
@@ -89,7 +91,7 @@ pub(super) async fn settle(server: &dyn LoadService, loads: &[Committable], perm
                 );
                 return Err(Error::Checkpoint { reason });
             }
-            EpochDecision::Torn { visible, gone } => {
+            EpochDecision::Torn { visible, gone, .. } => {
                 let reason = format!(
                     "of one epoch {} is visible, and {} is lost: empty the target or take its rows back, and drop the \
                      job by force",

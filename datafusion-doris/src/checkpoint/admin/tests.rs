@@ -92,7 +92,7 @@ fn to(at_ms: i64) -> ResetTarget {
 async fn fenced(chain: &mut Chain) -> String {
     let record = chain.record().clone();
     match chain.append(&record).await.unwrap() {
-        Appended::Fenced(error) => error.to_string(),
+        Appended::Fenced { error, .. } => error.to_string(),
         Appended::Recorded(_) => panic!("not fenced"),
     }
 }

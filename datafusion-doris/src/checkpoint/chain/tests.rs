@@ -72,7 +72,7 @@ async fn older_generation_is_fenced_and_told_by_whom() {
     let store = Arc::new(MemoryStore::default());
     let mut old = claim(&store).await;
     let new = claim(&store).await;
-    let Appended::Fenced(error) = append(&mut old, draft(1, vec![load("a")])).await else { panic!("not fenced") };
+    let Appended::Fenced { error, recorded: false } = append(&mut old, draft(1, vec![load("a")])).await else { panic!("not fenced") };
     let message = error.to_string();
     assert!(message.contains("generation 2 of job j") && message.contains("took over"), "{message}");
     assert_eq!(newest(store.as_ref()).await.unwrap().unwrap().seq, new.seq());
@@ -88,7 +88,7 @@ async fn dropped_job_begins_anew_and_its_processes_are_told() {
     let record = person.next_record(draft(0, vec![]));
     let record = Checkpoint { note: Some("dropped".into()), dropped: true, sources: vec![], ..record };
     assert!(matches!(person.append(&record).await.unwrap(), Appended::Recorded(_)));
-    let Appended::Fenced(error) = append(&mut old, draft(2, vec![load("a")])).await else { panic!("not fenced") };
+    let Appended::Fenced { error, recorded: false } = append(&mut old, draft(2, vec![load("a")])).await else { panic!("not fenced") };
     assert!(error.to_string().contains("job j was dropped at 2"), "{error}");
     let other = ChainOptions { tables: vec!["db.u".into()], fingerprint: Fingerprint::default(), ..options() };
     let new = Chain::claim(Arc::clone(&store) as _, other).await.unwrap();
@@ -108,7 +108,7 @@ async fn number_that_was_taken_and_removed_is_not_taken_again() {
         new.done().await.unwrap();
     }
     assert!(store.read(&record_name(2)).await.unwrap().is_none(), "removed by now");
-    let Appended::Fenced(error) = append(&mut old, draft(1, vec![load("a")])).await else { panic!("not fenced") };
+    let Appended::Fenced { error, recorded: false } = append(&mut old, draft(1, vec![load("a")])).await else { panic!("not fenced") };
     assert!(error.to_string().contains("generation 2 of job j"), "{error}");
     assert_eq!(newest(store.as_ref()).await.unwrap().unwrap().seq, 7);
 }
@@ -193,4 +193,20 @@ async fn job_without_a_name_goes_on_with_a_cluster_that_has_kept_a_node_and_with
     let renamed = on(&["c:1"], false).await.unwrap();
     assert_eq!(renamed.record().generation, Generation(3), "a name is the user's word");
     on(&["c:1"], true).await.unwrap();
+}
+
+/// Of two processes one is overtaken between writing a record and looking whether it was first.
+#[tokio::test]
+async fn record_that_was_written_before_its_writer_was_overtaken_is_known_as_such() {
+    let store = Arc::new(MemoryStore::default());
+    let mut old = claim(&store).await;
+    let overtaking = Arc::clone(&store);
+    store.before_next_list(async move {
+        let new = claim(&overtaking).await;
+        assert_eq!(new.record().committables, [load("a")], "what the record names is the newer one's");
+    });
+    let Appended::Fenced { error, recorded: true } = append(&mut old, draft(1, vec![load("a")])).await else {
+        panic!("not fenced, or not recorded")
+    };
+    assert!(error.to_string().contains("generation 2 of job j"), "{error}");
 }

@@ -1,5 +1,6 @@
 //! The epoch loop.
 
+mod guards;
 mod settle;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::expect_used)]
@@ -19,11 +20,11 @@ use futures::stream::FuturesUnordered;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
+use self::guards::{KeptSides, PreCommitted, Run};
 use super::chain::{Appended, Chain, ChainOptions, Draft};
 use super::control::{Failures, RunControl};
 use super::fingerprint::Fingerprint;
 use super::record::{Leftover, SourceState};
-use super::static_side;
 use super::{
     AbortOutcome, CheckpointStore, CommitPermit, Committable, Epoch, EpochSink, EpochSource, SourcePosition,
     WriteOutcome,
@@ -157,6 +158,8 @@ pub async fn run(
             return Err(error);
         }
         if job.wait_after(error).await? {
+            // Stopped before it could begin.
+            job.keep_savepoint().await?;
             return Ok(0);
         }
     }
@@ -375,7 +378,8 @@ impl EpochLoop {
             return Ok(());
         }
         let draft = self.draft(chain.record().epoch, positions, None, vec![]);
-        self.record(draft).await.map(drop)
+        self.record(draft).await?;
+        Ok(())
     }
 
     fn must_record(&self, rows: u64, committables: &[Committable], requested: u64) -> bool {
@@ -404,22 +408,35 @@ impl EpochLoop {
         before: Vec<SourceState>,
         mut pending: PreCommitted,
     ) -> Result<()> {
-        let draft = self.draft(self.epoch, self.positions(), Some(before.clone()), pending.committables.clone());
+        let committables = pending.committables.clone();
+        if committables.len() > 1 {
+            // Dropped while the record is written, they are the next start's: aborting them one by one, while that start
+            // commits them, could leave a part of the epoch. One alone is either visible or read again.
+            pending.committables.clear();
+        }
+        let draft = self.draft(self.epoch, self.positions(), Some(before.clone()), committables.clone());
         let draft = Draft { rows: Some(rows), ..draft };
         let permit = match self.record(draft).await {
             Ok(permit) => permit,
-            Err(error) => {
-                // In no checkpoint: nobody may commit them. (Should the record be there after all, the next start finds
-                // them aborted, and reads the range again.)
-                let committables = std::mem::take(&mut pending.committables);
+            Err(NotRecorded { error, may_be_there: false }) => {
+                // In no checkpoint: nobody may commit them.
+                pending.committables.clear();
                 if let Err(abort_error) = self.sink.abort(&committables).await {
                     warn!(epoch = %self.epoch, error = %abort_error, "loads that are in no checkpoint were not aborted");
                 }
                 return Err(error);
             }
+            Err(NotRecorded { error, may_be_there: true }) => {
+                // Whoever goes on finds the record, and commits them, or does not, and aborts them. Aborting them here, while
+                // they are committed there, could leave a part of the epoch.
+                pending.committables.clear();
+                let labels: Vec<&str> = committables.iter().map(|load| load.label.as_str()).collect();
+                warn!(epoch = %self.epoch, ?labels, "loads are left to the next start of the job: perhaps they are recorded");
+                return Err(error);
+            }
         };
         // From here on the record speaks for them.
-        let committables = std::mem::take(&mut pending.committables);
+        pending.committables.clear();
         match self.commit_recorded(&committables, permit).await? {
             settle::Settled::Visible => Ok(()),
             settle::Settled::RangeLost => {
@@ -436,7 +453,7 @@ impl EpochLoop {
     ///
     /// # Errors
     /// That another generation took over, or the store's error when it is not tried any more.
-    async fn record(&mut self, draft: Draft) -> Result<CommitPermit> {
+    async fn record(&mut self, draft: Draft) -> Result<CommitPermit, NotRecorded> {
         let Some(record) = self.chain.as_ref().map(|chain| chain.next_record(draft)) else {
             return Ok(CommitPermit::without_checkpoints());
         };
@@ -448,11 +465,11 @@ impl EpochLoop {
                     self.show();
                     return Ok(permit);
                 }
-                Ok(Appended::Fenced(error)) => return Err(error),
-                Err(error) => {
-                    let pause = self.pause_after(error)?;
-                    tokio::time::sleep(pause).await;
-                }
+                Ok(Appended::Fenced { error, recorded }) => return Err(NotRecorded { error, may_be_there: recorded }),
+                Err(error) => match self.pause_after(error) {
+                    Ok(pause) => tokio::time::sleep(pause).await,
+                    Err(error) => return Err(NotRecorded { error, may_be_there: true }),
+                },
             }
         }
     }
@@ -493,8 +510,11 @@ impl EpochLoop {
         let Some(name) = self.options.control.savepoint() else { return Ok(()) };
         loop {
             let Some(chain) = &self.chain else {
-                let reason =
-                    format!("savepoint '{name}' cannot be kept: the job has no checkpoints (doris.checkpoint.dir)");
+                let why = match &self.options.checkpoints {
+                    Some(checkpoints) => format!("{} could not be read", checkpoints.store.location()),
+                    None => "the job has no checkpoints (doris.checkpoint.dir)".to_string(),
+                };
+                let reason = format!("savepoint '{name}' cannot be kept: {why}");
                 return Err(Error::Checkpoint { reason });
             };
             match chain.keep(&name).await {
@@ -526,6 +546,19 @@ impl EpochLoop {
     }
 }
 
+/// A record that is not known to be the newest one.
+struct NotRecorded {
+    error: Error,
+    /// It may be there, and another generation may have read it.
+    may_be_there: bool,
+}
+
+impl From<NotRecorded> for Error {
+    fn from(not_recorded: NotRecorded) -> Self {
+        not_recorded.error
+    }
+}
+
 /// A finished epoch.
 struct Done {
     rows: u64,
@@ -533,43 +566,4 @@ struct Done {
     counted: bool,
     /// The last request for a checkpoint that was made before it began.
     requested: u64,
-}
-
-/// An open run of a sink.
-struct Run<'a>(&'a dyn EpochSink);
-
-impl<'a> Run<'a> {
-    fn begin(sink: &'a dyn EpochSink) -> Result<Self> {
-        sink.begin_run()?;
-        Ok(Self(sink))
-    }
-}
-
-impl Drop for Run<'_> {
-    fn drop(&mut self) {
-        self.0.end_run();
-    }
-}
-
-/// What a plan keeps between epochs, freed at the end of the run.
-struct KeptSides(Arc<dyn ExecutionPlan>);
-
-impl Drop for KeptSides {
-    fn drop(&mut self) {
-        static_side::forget(&self.0);
-    }
-}
-
-/// Loads between pre-commit and record (or commit, when there are no records).
-struct PreCommitted {
-    sink: Arc<dyn EpochSink>,
-    committables: Vec<Committable>,
-}
-
-impl Drop for PreCommitted {
-    fn drop(&mut self) {
-        if !self.committables.is_empty() {
-            self.sink.abandon(std::mem::take(&mut self.committables));
-        }
-    }
 }

@@ -14,6 +14,8 @@ use crate::protocol::LabelState;
 /// How often a label whose state tells nothing is asked for again, after growing pauses: half a minute in all. An FE that
 /// has just become master may not know it yet.
 const UNCLEAR_ROUNDS: u32 = 5;
+/// Pause before the states of labels are asked for again that have just changed.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// How loads that are in a checkpoint ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,7 +96,10 @@ impl EpochLoop {
                     match self.sink.abort(&pick(&abort)).await {
                         Ok(AbortOutcome::RolledBack) => return Ok(Settled::RangeLost),
                         // Meanwhile, by a commit whose answer was lost: their states tell.
-                        Ok(AbortOutcome::Committed | AbortOutcome::Torn { .. }) => waiting.clear(),
+                        Ok(AbortOutcome::Committed | AbortOutcome::Torn { .. }) => {
+                            waiting.clear();
+                            tokio::time::sleep(AGAIN).await;
+                        }
                         Err(error) => {
                             waiting.clear();
                             self.pause_recorded(error).await?;
@@ -115,7 +120,18 @@ impl EpochLoop {
                     );
                     return Err(Error::Checkpoint { reason });
                 }
-                EpochDecision::Torn { visible, gone } => {
+                // Rows that are there already are replaced by themselves.
+                EpochDecision::Torn { visible, gone, waiting: open } if self.sink.replaces_by_key() => {
+                    warn!(visible = %names(&visible), gone = %names(&gone), "of one epoch some loads are lost");
+                    match self.sink.abort(&pick(&open)).await {
+                        Ok(_) => return Ok(Settled::RangeLost),
+                        Err(error) => {
+                            waiting.clear();
+                            self.pause_recorded(error).await?;
+                        }
+                    }
+                }
+                EpochDecision::Torn { visible, gone, .. } => {
                     let reason = format!(
                         "of one epoch {} is visible, and {} is lost: empty the target or take its rows back, and go on \
                          from a savepoint or begin anew under another job name",
