@@ -18,10 +18,9 @@ use crate::changelog::window::covering_second;
 use crate::changelog::{ChangelogStatus, DorisChangelogExec, changelogs};
 use crate::checkpoint::chain::check_savepoint_name;
 use crate::checkpoint::{CheckpointStore, RunControl, RunSetup, RunStatus, SourcePosition};
-use crate::client::DorisClient;
 use crate::error::{Error, Result};
 use crate::options::JobOptions;
-use crate::sink::DorisSinkExec;
+use crate::sink::{DorisSink, DorisSinkExec};
 
 /// What a job is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,7 +93,7 @@ pub struct SyncJob {
     outcome: watch::Receiver<Option<Outcome>>,
     stopping: Mutex<bool>,
     /// Of the sink: aborts what a dropped job leaves open.
-    client: Option<DorisClient>,
+    sink: Option<Arc<DorisSink>>,
     /// Aborts the job when dropped.
     task: Mutex<Option<SpawnedTask<()>>>,
 }
@@ -223,11 +222,11 @@ impl SyncJob {
         let mut sink = None;
         plan.apply(|node| {
             let found = node.downcast_ref::<DorisSinkExec>();
-            sink = sink.take().or(found.map(|sink| (Arc::clone(sink.control()), sink.sink().client().clone())));
+            sink = sink.take().or(found.map(|sink| (Arc::clone(sink.control()), Arc::clone(sink.sink()))));
             Ok(TreeNodeRecursion::Continue)
         })?;
-        let (control, client) = match sink {
-            Some((control, client)) => (control, Some(client)),
+        let (control, sink) = match sink {
+            Some((control, sink)) => (control, Some(sink)),
             None => (Arc::default(), None),
         };
         let (sender, outcome) = watch::channel(None);
@@ -248,7 +247,7 @@ impl SyncJob {
             sender.send_replace(Some(result.map_err(|error| Arc::new(unwrap_external(error)))));
         });
         let (stopping, task) = (Mutex::new(false), Mutex::new(Some(task)));
-        Ok(Self { name, sources, control, outcome, stopping, client, task })
+        Ok(Self { name, sources, control, outcome, stopping, sink, task })
     }
 
     /// The job's name.
@@ -329,8 +328,8 @@ impl SyncJob {
         let told = async {
             // The sender goes with the task, after the streams that it polled.
             while outcome.changed().await.is_ok() {}
-            if let Some(client) = &self.client {
-                client.cleanup().done().await;
+            if let Some(sink) = &self.sink {
+                sink.cut().await;
             }
         };
         if tokio::time::timeout(limit, told).await.is_err() {

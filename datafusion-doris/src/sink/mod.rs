@@ -43,7 +43,7 @@ pub use self::exec::DorisSinkExec;
 pub use self::loads::DorisLoads;
 use self::parallel::Labels;
 use self::partition::Routing;
-use self::target::{LoadTarget, Loaded, SettleOnDrop, SinkMetrics};
+use self::target::{LoadTarget, Loaded, SettleOnDrop, SinkMetrics, TaskCount};
 use crate::checkpoint::chain::unique;
 use crate::checkpoint::{
     AbortOutcome, CommitPermit, Committable, Epoch, EpochSink, Generation, LabelSeries, WriteOutcome,
@@ -175,8 +175,10 @@ impl DorisSink {
         self
     }
 
-    pub(crate) fn client(&self) -> &DorisClient {
-        &self.target.client
+    /// Waits until what a dropped statement leaves behind is aborted, or given up.
+    pub(crate) async fn cut(&self) {
+        self.target.tasks.none().await;
+        self.target.client.cleanup().done().await;
     }
 
     /// The table written to.

@@ -22,7 +22,7 @@ use futures::future::{join_all, try_join_all};
 use tokio::sync::mpsc;
 
 use super::partition::{Part, Partitioner, Routing};
-use super::target::{LoadTarget, Loaded};
+use super::target::{InTask, LoadTarget, Loaded};
 use super::writer::LoadWriter;
 use crate::error::{Error, Result};
 
@@ -103,7 +103,12 @@ async fn together(
     let mut queues = Vec::with_capacity(writers.len());
     for writer in writers {
         let (queue, pieces) = mpsc::channel(QUEUE);
-        tasks.spawn(writer.run(pieces));
+        let in_task = InTask::new(target);
+        tasks.spawn(async move {
+            // Dropped after the writer.
+            let _in_task = in_task;
+            writer.run(pieces).await
+        });
         queues.push(queue);
     }
     let mut loads = Vec::new();
@@ -130,7 +135,11 @@ async fn together(
     while let Some(ended) = tasks.join_next().await {
         loads.extend(ended.into_iter().flatten().flatten());
     }
-    Err(give_up(target, loads, error).await)
+    let error = give_up(target, loads, error).await;
+    // A writer that was cut while its answer was awaited has its load aborted by label, and the next attempt may use the
+    // label again: not before that is over.
+    target.client.cleanup().done().await;
+    Err(error)
 }
 
 /// Hands the input out. True when all of it was taken, and every writer told so.
@@ -178,12 +187,17 @@ async fn give_up(target: &LoadTarget, loads: Vec<Loaded>, error: Error) -> Error
 }
 
 fn partly_visible(error: &Error, visible: &[&str]) -> Error {
-    DataFusionError::Execution(format!(
-        "{error}; without two-phase commit the rows of {} are in the table already: take them back, or write to a \
-         unique table and run the statement again",
-        visible.join(", ")
-    ))
-    .into()
+    Error::Transaction {
+        operation: "load".into(),
+        label: visible.join(", "),
+        txn_id: None,
+        reason: format!(
+            "{error}; without two-phase commit the rows of these labels are in the table already: take them back, or write \
+             to a unique table and run the statement again"
+        ),
+        // What may pass for a load may pass for the job.
+        retry: error.retry(),
+    }
 }
 
 fn failed(error: &Error) {

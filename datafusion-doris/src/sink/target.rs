@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use datafusion::physical_plan::metrics::{Count, ExecutionPlanMetricsSet, MetricBuilder, Time};
+use tokio::sync::watch;
 
 use super::committer::Committer;
 use super::encoder::{ArrowEncoder, ArrowPlan, CsvEncoder, Encoder, JsonEncoder, RowLayout};
@@ -23,6 +24,41 @@ pub(super) struct LoadTarget {
     pub(super) arrow: Option<Arc<ArrowPlan>>,
     pub(super) committer: Committer,
     pub(super) metrics: SinkMetrics,
+    pub(super) tasks: TaskCount,
+}
+
+/// Counts the tasks that write loads: an aborted one is gone a little later than it was aborted.
+#[derive(Debug)]
+pub(super) struct TaskCount(watch::Sender<usize>);
+
+impl Default for TaskCount {
+    fn default() -> Self {
+        Self(watch::Sender::new(0))
+    }
+}
+
+impl TaskCount {
+    /// Waits until there are none.
+    pub(super) async fn none(&self) {
+        // The sender lives as long as `self`.
+        let _ = self.0.subscribe().wait_for(|tasks| *tasks == 0).await;
+    }
+}
+
+/// Counts a task for as long as it lives.
+pub(super) struct InTask(Arc<LoadTarget>);
+
+impl InTask {
+    pub(super) fn new(target: &Arc<LoadTarget>) -> Self {
+        target.tasks.0.send_modify(|tasks| *tasks += 1);
+        Self(Arc::clone(target))
+    }
+}
+
+impl Drop for InTask {
+    fn drop(&mut self) {
+        self.0.tasks.0.send_modify(|tasks| *tasks = tasks.saturating_sub(1));
+    }
 }
 
 impl LoadTarget {

@@ -72,7 +72,9 @@ async fn older_generation_is_fenced_and_told_by_whom() {
     let store = Arc::new(MemoryStore::default());
     let mut old = claim(&store).await;
     let new = claim(&store).await;
-    let Appended::Fenced { error, recorded: false } = append(&mut old, draft(1, vec![load("a")])).await else { panic!("not fenced") };
+    let Appended::Fenced { error, recorded: false } = append(&mut old, draft(1, vec![load("a")])).await else {
+        panic!("not fenced")
+    };
     let message = error.to_string();
     assert!(message.contains("generation 2 of job j") && message.contains("took over"), "{message}");
     assert_eq!(newest(store.as_ref()).await.unwrap().unwrap().seq, new.seq());
@@ -88,7 +90,9 @@ async fn dropped_job_begins_anew_and_its_processes_are_told() {
     let record = person.next_record(draft(0, vec![]));
     let record = Checkpoint { note: Some("dropped".into()), dropped: true, sources: vec![], ..record };
     assert!(matches!(person.append(&record).await.unwrap(), Appended::Recorded(_)));
-    let Appended::Fenced { error, recorded: false } = append(&mut old, draft(2, vec![load("a")])).await else { panic!("not fenced") };
+    let Appended::Fenced { error, recorded: false } = append(&mut old, draft(2, vec![load("a")])).await else {
+        panic!("not fenced")
+    };
     assert!(error.to_string().contains("job j was dropped at 2"), "{error}");
     let other = ChainOptions { tables: vec!["db.u".into()], fingerprint: Fingerprint::default(), ..options() };
     let new = Chain::claim(Arc::clone(&store) as _, other).await.unwrap();
@@ -108,7 +112,9 @@ async fn number_that_was_taken_and_removed_is_not_taken_again() {
         new.done().await.unwrap();
     }
     assert!(store.read(&record_name(2)).await.unwrap().is_none(), "removed by now");
-    let Appended::Fenced { error, recorded: false } = append(&mut old, draft(1, vec![load("a")])).await else { panic!("not fenced") };
+    let Appended::Fenced { error, recorded: false } = append(&mut old, draft(1, vec![load("a")])).await else {
+        panic!("not fenced")
+    };
     assert!(error.to_string().contains("generation 2 of job j"), "{error}");
     assert_eq!(newest(store.as_ref()).await.unwrap().unwrap().seq, 7);
 }
