@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
-use datafusion::datasource::sink::DataSinkExec;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::coop::CooperativeExec;
@@ -26,7 +25,8 @@ use crate::sink::DorisSinkExec;
 ///
 /// Continuous inserts into Doris publish what is committed; elsewhere a position may be published once the rows before it
 /// were taken. Where every operator gives all rows of a batch before it asks for the next, that is the next poll. Where
-/// one holds rows back, it is the end of the plan, or, when that never comes, an error.
+/// one holds rows back, it is the end of the plan, or, when that never comes, an error. Sinks of others hold rows back: a
+/// `DataSink` promises nothing before it ends, and one of files closes none until then.
 #[derive(Debug)]
 pub struct PublishPositions;
 
@@ -119,10 +119,6 @@ fn passes_at_once(node: &Arc<dyn ExecutionPlan>, index: usize) -> bool {
     if node.is::<HashJoinExec>() {
         // The probe side of a join that has the batch size 1, as `StreamLatency` leaves it.
         return index == 1 && node.children().iter().all(|child| child.is::<BatchSizeExec>());
-    }
-    if node.is::<DataSinkExec>() {
-        // What it has asked for is its own. One that ends is waited for: then its files are closed.
-        return node.children().iter().any(|input| input.boundedness().is_unbounded());
     }
     if node.is::<CoalescePartitionsExec>() {
         return node.children().iter().all(|input| input.output_partitioning().partition_count() == 1);

@@ -124,7 +124,7 @@ impl DorisSinkExec {
         };
         let keeps = store.is_some();
         match &store {
-            Some(store) => tracing::info!(job, checkpoints = store.location(), "continuous insert, exactly-once"),
+            Some(store) => tracing::info!(job, checkpoints = store.location(), "continuous insert with checkpoints"),
             None => tracing::warn!(
                 table = %self.sink.table(),
                 "continuous insert without checkpoints: a restart begins again, at-least-once (set doris.checkpoint.dir)"
@@ -236,6 +236,9 @@ impl ExecutionPlan for DorisSinkExec {
         let (input, sink) = (Arc::clone(&self.input), Arc::clone(&self.sink));
         let run = match input.boundedness().is_unbounded() {
             true => {
+                // The plan may have been built or changed after it was planned.
+                check_change_order(&input)?;
+                check_stateless(&input)?;
                 let sources = (self.sources)(&input);
                 let options = self.run_options(context.session_config(), &sources)?;
                 Some((sources, options))

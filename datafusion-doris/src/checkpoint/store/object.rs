@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use futures::TryStreamExt;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions};
 use percent_encoding::percent_decode_str;
@@ -39,8 +38,13 @@ impl ObjectStoreCheckpoints {
 
     /// The place that `url` names.
     fn base(url: &str, options: impl IntoIterator<Item = (String, String)>) -> Result<Self> {
+        // What stands before an `@` may be a secret, also in a text that is no URL.
+        let shown = match (url.split_once("://"), url.rsplit_once('@')) {
+            (Some((scheme, _)), Some((_, rest))) => format!("{scheme}://…@{rest}"),
+            _ => url.to_string(),
+        };
         let refused =
-            |reason: String| Error::config("doris.checkpoint.dir", format!("'{url}' cannot be used: {reason}"));
+            |reason: String| Error::config("doris.checkpoint.dir", format!("'{shown}' cannot be used: {reason}"));
         let parsed = Url::parse(url).map_err(|error| refused(error.to_string()))?;
         if !parsed.username().is_empty() || parsed.password().is_some() {
             let reason = "credentials belong into the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)";
@@ -88,12 +92,9 @@ impl ObjectStoreCheckpoints {
 #[async_trait]
 impl CheckpointStore for ObjectStoreCheckpoints {
     async fn list(&self) -> Result<Vec<String>> {
-        let objects: Vec<_> = self
-            .store
-            .list(Some(&self.prefix))
-            .try_collect()
-            .await
-            .map_err(|error| self.failed("listing", "", error))?;
+        // Not what lies deeper: another job may have its checkpoints below.
+        let listed = self.store.list_with_delimiter(Some(&self.prefix)).await;
+        let objects = listed.map_err(|error| self.failed("listing", "", error))?.objects;
         Ok(objects.iter().filter_map(|object| object.location.filename().map(str::to_string)).collect())
     }
 
@@ -131,5 +132,32 @@ impl CheckpointStore for ObjectStoreCheckpoints {
 
     fn location(&self) -> String {
         self.location.clone()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used)]
+mod tests {
+    use object_store::memory::InMemory;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn checkpoints_of_a_job_below_are_not_those_of_this_one() {
+        let memory: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+        let upper = ObjectStoreCheckpoints::new(Arc::clone(&memory), Path::from("p/x"), "memory://p/x");
+        let lower = ObjectStoreCheckpoints::new(memory, Path::from("p/x/y"), "memory://p/x/y");
+        upper.put("checkpoint-1.json", b"x".to_vec()).await.unwrap();
+        lower.put("checkpoint-2.json", b"y".to_vec()).await.unwrap();
+        assert_eq!(upper.list().await.unwrap(), ["checkpoint-1.json"]);
+        assert_eq!(lower.list().await.unwrap(), ["checkpoint-2.json"]);
+    }
+
+    #[test]
+    fn credentials_in_a_url_are_not_shown() {
+        for url in ["s3://key:s3cret@bucket/p", "s3://key:s3cret@bad host/p", "gopher://key:s3cret@x/y"] {
+            let error = ObjectStoreCheckpoints::from_url(url, "j", []).unwrap_err().to_string();
+            assert!(!error.contains("s3cret") && error.contains("doris.checkpoint.dir"), "{error}");
+        }
     }
 }
