@@ -188,7 +188,8 @@ impl Background for SyncJob {
         };
         let positions: Vec<String> =
             status.positions.iter().map(|(table, position)| format!("{table}: {}", place(position))).collect();
-        Progress { state, epochs: status.epochs, rows: status.rows, position: positions.join(", ") }
+        let position = positions.join(", ");
+        Progress { state, epochs: status.epochs, rows: status.rows, position, failed_epoch: status.run.last_error }
     }
 
     async fn caught_up(&self) -> Result<()> {

@@ -26,6 +26,8 @@ pub(crate) struct Progress {
     pub(crate) rows: u64,
     /// Source position that is mirrored, for people.
     pub(crate) position: String,
+    /// Why the last epoch was rolled back, when none has been committed since.
+    pub(crate) failed_epoch: Option<String>,
 }
 
 /// What a job is doing.
@@ -114,16 +116,20 @@ async fn stop_all(jobs: Named, stopping: Stopping, output: &Output, interrupts: 
         tokio::select! {
             ended = ending.next() => {
                 let Some((name, result)) = ended else { break String::new() };
-                open.remove(name);
-                match result {
-                    Ok(_) if quiet => {}
-                    Ok(rows) if signal.is_none() => {
+                let failed_epoch = open.remove(name).and_then(|job| job.progress().failed_epoch);
+                match (result, failed_epoch) {
+                    (Ok(rows), Some(error)) => {
+                        let rows = rows_written(rows);
+                        output.note(&format!("{name} stopped: {rows}; its last epoch was rolled back: {error}")).await?;
+                    }
+                    (Ok(_), None) if quiet => {}
+                    (Ok(rows), None) if signal.is_none() => {
                         output.note(&format!("{name} stopped: {}", rows_written(rows))).await?;
                     }
-                    Ok(rows) => {
+                    (Ok(rows), None) => {
                         output.note(&format!("{name}: epoch finished and committed, {}", rows_written(rows))).await?;
                     }
-                    Err(error) => {
+                    (Err(error), _) => {
                         first_error.get_or_insert(named(name, error));
                     }
                 }
@@ -324,7 +330,7 @@ mod tests {
     #[async_trait]
     impl Background for Fake {
         fn progress(&self) -> Progress {
-            Progress { state: *self.state.borrow(), epochs: 2, rows: 3, position: "12:00".into() }
+            Progress { state: *self.state.borrow(), epochs: 2, rows: 3, position: "12:00".into(), failed_epoch: None }
         }
 
         async fn caught_up(&self) -> Result<()> {

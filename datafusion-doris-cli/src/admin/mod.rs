@@ -180,13 +180,16 @@ async fn open_loads(job: &JobDescription, server: Option<&Server>) -> Result<Vec
 async fn told_reset(view: &View<'_>, name: &str, outcome: &ResetOutcome) -> Result<()> {
     view.show(None, tables::changes(&outcome.sources)).await?;
     view.loads(&outcome.loads).await?;
+    for label in &outcome.loads.left {
+        view.output.note(&format!("left open, the next start aborts it: {label}")).await?;
+    }
     view.note(&format!("job `{name}` is reset; generation {} fences what still runs of it", outcome.generation)).await
 }
 
 async fn told_drop(view: &View<'_>, name: &str, outcome: &DropOutcome) -> Result<()> {
     view.loads(&outcome.loads).await?;
     for label in &outcome.loads.left {
-        view.output.note(&format!("left open, nobody will commit it: {label}")).await?;
+        view.output.note(&format!("left open, no later start commits it: {label}")).await?;
     }
     let kept = match outcome.kept_savepoints.as_slice() {
         [] => String::new(),
