@@ -2,12 +2,12 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow::record_batch::RecordBatch;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, Statistics, internal_err};
 use datafusion::execution::TaskContext;
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
 use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
@@ -78,20 +78,23 @@ impl Drop for Publishing {
 }
 
 /// The root of a (bounded) plan whose operators hold rows of a changelog back: passes all rows on, and publishes the
-/// positions of the reads below it once its last partition has ended.
+/// positions of the reads below it once they have ended. It gives one partition: those of its input are gathered below
+/// it, since whoever gathered them above would take their ends before their last rows are handed on.
 ///
 /// Over an INSERT that is after its commit. A plan that fails or is dropped publishes nothing.
 #[derive(Debug)]
 pub struct PublishAtEndExec {
     input: Arc<dyn ExecutionPlan>,
     offsets: Arc<[Arc<Offsets>]>,
-    /// Partitions that have ended, over all executions.
-    ended: Arc<AtomicUsize>,
 }
 
 impl PublishAtEndExec {
     pub(super) fn new(input: Arc<dyn ExecutionPlan>, offsets: Arc<[Arc<Offsets>]>) -> Self {
-        Self { input, offsets, ended: Arc::default() }
+        let input = match input.output_partitioning().partition_count() {
+            1 => input,
+            _ => Arc::new(CoalescePartitionsExec::new(input)),
+        };
+        Self { input, offsets }
     }
 }
 
@@ -151,18 +154,16 @@ impl ExecutionPlan for PublishAtEndExec {
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let input = self.input.execute(partition, context)?;
-        let partitions = self.input.output_partitioning().partition_count().max(1);
-        let (offsets, ended) = (Arc::clone(&self.offsets), Arc::clone(&self.ended));
+        let offsets = Arc::clone(&self.offsets);
         let rows = futures::stream::unfold(Some(input), move |input| {
-            let (offsets, ended) = (Arc::clone(&offsets), Arc::clone(&ended));
+            let offsets = Arc::clone(&offsets);
             async move {
                 let mut input = input?;
                 match input.next().await {
                     Some(Ok(batch)) => Some((Ok::<RecordBatch, _>(batch), Some(input))),
                     Some(Err(error)) => Some((Err(error), None)),
                     None => {
-                        let all_ended = (ended.fetch_add(1, Ordering::AcqRel) + 1).is_multiple_of(partitions);
-                        for offsets in offsets.iter().filter(|_| all_ended) {
+                        for offsets in offsets.iter() {
                             offsets.publish_held();
                             offsets.flush().await;
                         }

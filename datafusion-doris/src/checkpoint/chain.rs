@@ -83,7 +83,7 @@ pub(super) enum Appended {
     Fenced {
         /// Who took over.
         error: Error,
-        /// The record was written nevertheless: whoever took over may know it, and what it names is theirs.
+        /// The record was written nevertheless, and whoever took over found it: the loads it names are theirs.
         recorded: bool,
     },
 }
@@ -272,26 +272,18 @@ fn check_clusters(record: &Checkpoint, options: &ChainOptions) -> Result<()> {
     Ok(())
 }
 
-/// Another record was first.
-struct Overtaken {
-    /// The record that shows it, if it is there still.
-    by: Option<Vec<u8>>,
-    /// This one was written all the same, and perhaps read before the other one followed it.
-    recorded: bool,
-}
-
-/// Writes a record under a number that was never taken. `Err` = it was.
-async fn take(store: &dyn CheckpointStore, seq: u64, text: &[u8]) -> Result<std::result::Result<(), Overtaken>> {
+/// Writes a record under a number that was never taken. `Err` = it was: the record that shows it, if it is there still.
+async fn take(store: &dyn CheckpointStore, seq: u64, text: &[u8]) -> Result<std::result::Result<(), Option<Vec<u8>>>> {
     if store.create(&record_name(seq), text.to_vec()).await? == Created::Exists {
         let by = store.read(&record_name(seq)).await?;
         // Perhaps by this very attempt, whose answer was lost.
         if by.as_deref() != Some(text) {
-            return Ok(Err(Overtaken { by, recorded: false }));
+            return Ok(Err(by));
         }
     }
     let names = store.list().await?;
     match names.iter().filter_map(|name| number(name, "json")).max().filter(|newest| *newest > seq) {
-        Some(newest) => Ok(Err(Overtaken { by: store.read(&record_name(newest)).await?, recorded: true })),
+        Some(newest) => Ok(Err(store.read(&record_name(newest)).await?)),
         None => Ok(Ok(())),
     }
 }
@@ -380,8 +372,12 @@ impl Chain {
     pub async fn append(&mut self, record: &Checkpoint) -> Result<Appended> {
         let (seq, text) = (self.seq + 1, record.to_json()?);
         failpoints::store(failpoints::RECORD)?;
-        if let Err(Overtaken { by, recorded }) = take(self.store.as_ref(), seq, &text).await? {
-            return Ok(Appended::Fenced { error: self.fenced(by.as_deref()), recorded });
+        if let Err(by) = take(self.store.as_ref(), seq, &text).await? {
+            let by = by.and_then(|text| Checkpoint::parse("", &text).ok());
+            // A start that found this record has its loads in its own, until they are settled.
+            let names = |load: &Committable| record.committables.iter().any(|own| own.label == load.label);
+            let recorded = by.as_ref().is_some_and(|by| by.committables.iter().any(names));
+            return Ok(Appended::Fenced { error: self.fenced(by.as_ref()), recorded });
         }
         failpoints::store(failpoints::RECORDED)?;
         self.seq = seq;
@@ -394,12 +390,11 @@ impl Chain {
         CommitPermit::recorded()
     }
 
-    fn fenced(&self, found: Option<&[u8]>) -> Error {
+    fn fenced(&self, by: Option<&Checkpoint>) -> Error {
         let Checkpoint { job, generation, .. } = &self.record;
-        let by = found.and_then(|text| Checkpoint::parse("", text).ok());
         let rest = format!("this one, generation {generation}, ends and can record nothing any more");
         let advice = "run a job once, or give each its own name";
-        let reason = match &by {
+        let reason = match by {
             Some(Checkpoint { note: Some(note), written_at, .. }) => {
                 format!("job {job} was {note} at {written_at}: {rest}")
             }

@@ -152,8 +152,17 @@ impl DorisSink {
             patience: timeout.map_or(PATIENCE, Duration::from_secs),
         };
         let routing = Routing::of(target, &schema, options.properties.contains_key("columns"));
-        let target_of_loads =
-            LoadTarget { client, table, options, layout, format, arrow, committer, metrics: SinkMetrics::new() };
+        let target_of_loads = LoadTarget {
+            client,
+            table,
+            options,
+            layout,
+            format,
+            arrow,
+            committer,
+            metrics: SinkMetrics::new(),
+            tasks: TaskCount::default(),
+        };
         Ok(Self {
             target: Arc::new(target_of_loads),
             schema,

@@ -27,7 +27,7 @@ pub use self::description::{JobDescription, KeptRecord, KeptSavepoint, PositionC
 pub use self::settle::LoadService;
 use self::settle::{Settled, Swept, settle, sweep};
 use super::chain::{Appended, Chain, ChainOptions, Draft, number, record_name, savepoint_in, write_fence};
-use super::record::{Checkpoint, SourceState};
+use super::record::{Checkpoint, Leftover, SourceState};
 use super::store::{self, CheckpointStore};
 use super::{Committable, Generation};
 use crate::error::{Error, Result};

@@ -112,7 +112,7 @@ async fn number_that_was_taken_and_removed_is_not_taken_again() {
         new.done().await.unwrap();
     }
     assert!(store.read(&record_name(2)).await.unwrap().is_none(), "removed by now");
-    let Appended::Fenced { error, recorded: false } = append(&mut old, draft(1, vec![load("a")])).await else {
+    let Appended::Fenced { error, recorded: false } = append(&mut old, draft(1, vec![load("old")])).await else {
         panic!("not fenced")
     };
     assert!(error.to_string().contains("generation 2 of job j"), "{error}");

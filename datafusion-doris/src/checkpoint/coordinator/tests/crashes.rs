@@ -68,6 +68,8 @@ struct Process {
     end: i64,
     /// Loads of an epoch; rows go to them by turns.
     writers: i64,
+    /// The target has a unique key.
+    by_key: bool,
 }
 
 impl Process {
@@ -80,7 +82,14 @@ impl Process {
             faults: faults.to_vec(),
             stopped: false,
         };
-        Self { doris: Arc::clone(doris), state: Mutex::new(state), cleans_up: false, end: END, writers: 1 }
+        Self {
+            doris: Arc::clone(doris),
+            state: Mutex::new(state),
+            cleans_up: false,
+            end: END,
+            writers: 1,
+            by_key: false,
+        }
     }
 
     async fn at(&self, site: Site) -> Result<()> {
@@ -238,7 +247,7 @@ impl EpochSink for Process {
     }
 
     fn replaces_by_key(&self) -> bool {
-        false
+        self.by_key
     }
 
     fn loads_of(&self, job: &str, generation: Generation, epoch: Epoch) -> Vec<Committable> {

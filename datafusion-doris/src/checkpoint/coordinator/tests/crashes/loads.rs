@@ -58,3 +58,17 @@ async fn epoch_of_which_the_server_gave_up_a_part_is_told_as_torn() {
     assert!(message.contains("_0_1_0 is visible, and p_db_t_") && message.contains("_0_1_1 is lost"), "{message}");
     assert_eq!(rows(&doris), [0]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn torn_epoch_is_read_again_into_a_target_that_replaces_rows_by_key() {
+    for writers in [2, 3] {
+        let (doris, store) = (Arc::default(), Arc::new(MemoryStore::default()));
+        let expire = (Site::BeforeCommit, 1, Fault::Expire);
+        let process = Arc::new(Process { writers, by_key: true, ..Process::new(&doris, &[expire]) });
+        start(&process, checkpoints(&store)).await.unwrap();
+        let mut keys = rows(&doris);
+        keys.dedup();
+        assert_eq!((keys, process.open()), (all_rows(), 0), "{writers} loads");
+        assert!(rows(&doris).len() > all_rows().len(), "what was visible came again");
+    }
+}
