@@ -24,6 +24,8 @@ mod parallel;
 mod read;
 mod readme;
 mod recovery;
+mod round_trip;
+mod round_trip_values;
 mod signals;
 mod statements;
 mod static_side;
