@@ -65,17 +65,18 @@ impl ChangeFormat {
             })?;
         let time_precision = entries.parse(OptionKey::DebeziumTimePrecision, str::parse)?;
         let time_zone = entries.parse(OptionKey::DebeziumTimeZone, |text| {
-            text.trim().parse().map_err(|_| format!("'{text}' is no time zone, give a name like Asia/Shanghai"))
+            text.trim().parse::<Tz>().map_err(|_| format!("'{text}' is no time zone, give a name like Asia/Shanghai"))
         })?;
+        let defaults = DebeziumOptions::default();
+        // A default that is spelled out changes nothing.
         let given = [
             (OptionKey::DebeziumTimePrecision, time_precision.is_some()),
-            (OptionKey::DebeziumTimeZone, time_zone.is_some()),
+            (OptionKey::DebeziumTimeZone, time_zone.is_some_and(|zone| zone != defaults.time_zone)),
         ];
         if let (None, Some((option, _))) = (format, given.into_iter().find(|(_, given)| *given)) {
             let reason = "is for 'sink.change-format' = 'debezium-json', which is not set";
             return Err(Error::config(option.as_ref(), reason));
         }
-        let defaults = DebeziumOptions::default();
         let options = DebeziumOptions { time_precision, time_zone: time_zone.unwrap_or(defaults.time_zone) };
         Ok(format.map(|()| ChangeFormat::DebeziumJson(options)))
     }
