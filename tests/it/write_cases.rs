@@ -2,7 +2,7 @@
 
 use datafusion::arrow::array::{Array, AsArray};
 use datafusion::arrow::datatypes::Float64Type;
-use doris_sandbox::Site;
+use doris_sandbox::{Profile, Site};
 
 use crate::harness::{Cluster, lines, refusal, run};
 use crate::write::{FORMATS, insert};
@@ -195,6 +195,47 @@ async fn c047_microseconds_are_written() {
         assert_eq!(server, ["2027-01-15 08:00:00.123400", "2027-01-15 08:00:00.000000"], "{format:?}");
         let back = lines(&run(&ctx, "SELECT ts FROM t ORDER BY id").await);
         assert_eq!(back, ["2027-01-15T08:00:00.123400", "2027-01-15T08:00:00"], "{format:?}");
+    }
+}
+
+/// Builds up to 4.0 take the integer of an Arrow timestamp for an instant and show it in the zone of the load.
+#[tokio::test]
+async fn c047_no_build_shifts_the_wall_clock() {
+    for profile in [Profile::V2_1, Profile::V4_0, Profile::V5_0Changelog] {
+        let cluster = Cluster::sandbox_as(profile).await;
+        cluster.duplicate_table("t", "id INT, ts DATETIME(6), l ARRAY<DATETIME>", "").await;
+        for format in FORMATS {
+            cluster.doris("TRUNCATE TABLE {db}.t").await;
+            let ctx = cluster.context();
+            let mut options =
+                vec![("sink.properties.timezone", "Asia/Shanghai"), ("sink.properties.compress_type", "")];
+            options.push(format[0]);
+            cluster.declare(&ctx, "t", "t", &options).await;
+            let time = "TIMESTAMP '2027-01-15 08:00:00.5'";
+            insert(&ctx, &format!("INSERT INTO t SELECT 1, {time}, [date_trunc('second', {time})]")).await;
+            let back = lines(&run(&ctx, "SELECT ts, l FROM t").await);
+            assert_eq!(back, ["2027-01-15T08:00:00.500 | [2027-01-15T08:00:00]"], "{profile:?} {format:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_compression_that_the_build_does_not_take_is_refused_by_it() {
+    let cluster = Cluster::sandbox_as(Profile::V3_1).await;
+    cluster.duplicate_table("t", "id INT", "").await;
+    let refused = [("csv", "zstd"), ("json", "gz")];
+    for (format, compression) in
+        [("csv", "gz"), ("csv", "lz4"), ("csv", "deflate"), ("arrow", "zstd")].iter().chain(&refused)
+    {
+        let ctx = cluster.context();
+        let options = [("sink.properties.format", *format), ("sink.properties.compress_type", *compression)];
+        cluster.declare(&ctx, "t", "t", &options).await;
+        if refused.contains(&(*format, *compression)) {
+            let message = refusal(&ctx, "INSERT INTO t VALUES (1)").await;
+            assert!(message.contains("unknown data format"), "{format} {compression}: {message}");
+        } else {
+            assert_eq!(insert(&ctx, "INSERT INTO t VALUES (1)").await, 1, "{format} {compression}");
+        }
     }
 }
 

@@ -225,6 +225,20 @@ impl SinkOptions {
         self
     }
 
+    /// Whether a server takes the compression in this format.
+    ///
+    /// # Errors
+    /// [`Error::Config`] when it does not.
+    pub(crate) fn check_compression(&self, format: SinkFormat) -> Result<()> {
+        match (format, self.compression) {
+            (SinkFormat::Arrow, Some(Compression::Gz | Compression::Deflate)) => Err(Error::config(
+                "sink.properties.compress_type",
+                "an arrow stream is compressed inside: use zstd, lz4 or '' with 'sink.properties.format' = 'arrow'",
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// Takes `properties` as if they were given as `sink.properties.*`: checked, and in place of earlier ones.
     ///
     /// # Errors
@@ -274,14 +288,7 @@ impl SinkOptions {
             }
         }
         self.csv = csv.build()?;
-        let arrow = self.format == Some(SinkFormat::Arrow);
-        if arrow && matches!(self.compression, Some(Compression::Gz | Compression::Deflate)) {
-            return Err(Error::config(
-                "sink.properties.compress_type",
-                "an arrow stream is compressed inside: use zstd, lz4 or '' with 'sink.properties.format' = 'arrow'",
-            ));
-        }
-        Ok(())
+        self.format.map_or(Ok(()), |format| self.check_compression(format))
     }
 }
 

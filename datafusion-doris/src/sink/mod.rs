@@ -137,6 +137,7 @@ impl DorisSink {
             None if has_nested(&schema) => SinkFormat::Json,
             None => SinkFormat::Csv,
         };
+        options.check_compression(format)?;
         let arrow = match format {
             SinkFormat::Arrow => {
                 let type_of = |name: &str| target.column(name).map(|column| &column.doris_type);

@@ -3,8 +3,8 @@ use std::sync::Arc;
 use ::arrow::array::{
     Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Date32Array, Date64Array, Decimal128Array, Decimal256Array,
     DictionaryArray, FixedSizeListArray, Float32Array, Float64Array, Int8Array, Int32Array, Int64Array, ListArray,
-    ListViewArray, MapArray, NullArray, RunArray, StringArray, StringViewArray, StructArray, TimestampMicrosecondArray,
-    TimestampNanosecondArray, UInt32Array, UInt64Array,
+    ListViewArray, MapArray, NullArray, RunArray, StringArray, StringViewArray, StructArray, Time32SecondArray,
+    TimestampMicrosecondArray, TimestampNanosecondArray, UInt32Array, UInt64Array,
 };
 use ::arrow::buffer::{NullBuffer, OffsetBuffer};
 use ::arrow::compute::concat_batches;
@@ -97,6 +97,7 @@ fn columns_arrive_in_the_types_that_a_server_reads() {
         ),
         (runs, "STRING", strings(&[Some("a"), None])),
         (Arc::new(StringViewArray::from(vec!["x\u{1f980}"])), "VARCHAR(10)", strings(&[Some("x\u{1f980}")])),
+        (Arc::new(Time32SecondArray::from(vec![3661])), "VARCHAR(20)", strings(&[Some("01:01:01")])),
         (Arc::new(UInt32Array::from(vec![5])), "STRING", strings(&[Some("5")])),
         (list_of(&[2], strings(&[Some("q\""), None])), "JSON", strings(&[Some("[\"q\\\"\",null]")])),
         (Arc::new(NullArray::new(2)), "ARRAY<INT>", {

@@ -1,10 +1,10 @@
 use std::sync::Arc;
 
 use ::arrow::array::{
-    ArrayRef, BooleanArray, Date32Array, Decimal128Array, Decimal256Array, DictionaryArray, FixedSizeListArray,
-    Float64Array, Int32Array, Int64Array, LargeStringArray, ListArray, ListViewArray, MapBuilder, RunArray,
-    StringArray, StringBuilder, StringViewArray, StructArray, TimestampMicrosecondArray, TimestampNanosecondArray,
-    UInt64Array,
+    ArrayRef, BooleanArray, Date32Array, Date64Array, Decimal32Array, Decimal64Array, Decimal128Array, Decimal256Array,
+    DictionaryArray, FixedSizeListArray, Float64Array, Int32Array, Int64Array, LargeStringArray, ListArray,
+    ListViewArray, MapBuilder, RunArray, StringArray, StringBuilder, StringViewArray, StructArray, Time32SecondArray,
+    Time64NanosecondArray, TimestampMicrosecondArray, TimestampNanosecondArray, UInt8Array, UInt64Array,
 };
 use ::arrow::buffer::OffsetBuffer;
 use ::arrow::datatypes::{DataType, Field, Int32Type, i256};
@@ -265,6 +265,28 @@ fn every_string_encoding_and_slices_read_the_same() {
         "\"one\"\t\"one\"\t\"one\"\t\"one\"\tfalse\n\\N\t\\N\t\\N\t\\N\t\\N\n\"three\"\t\"three\"\t\"three\"\t\"three\"\ttrue\n"
     );
     assert_eq!(json_rows(&tail)[0], json!({ "a": "one", "b": "one", "c": "one", "d": "one", "e": false }));
+}
+
+#[test]
+fn numbers_of_every_width_and_times_of_day_are_texts() {
+    let batch = batch(vec![
+        ("d32", Arc::new(Decimal32Array::from(vec![-105]).with_precision_and_scale(9, 2).unwrap())),
+        ("d64", Arc::new(Decimal64Array::from(vec![7]).with_precision_and_scale(18, 18).unwrap())),
+        ("u8", Arc::new(UInt8Array::from(vec![u8::MAX]))),
+        ("f16", ::arrow::compute::cast(&Float64Array::from(vec![0.5]), &DataType::Float16).unwrap()),
+        ("day", Arc::new(Date64Array::from(vec![-86_400_000]))),
+        ("s", Arc::new(Time32SecondArray::from(vec![86_399]))),
+        ("ns", Arc::new(Time64NanosecondArray::from(vec![1_000]))),
+    ]);
+    let texts = ["-1.05", "0.000000000000000007", "255", "0.5", "1969-12-31", "23:59:59", "00:00:00.000001"];
+    assert_eq!(csv(&batch), format!("{}\n", texts.join("\t")));
+    let found = json_rows(&batch);
+    let names = ["d32", "d64", "u8", "f16", "day", "s", "ns"];
+    for (name, text) in names.into_iter().zip(texts) {
+        let value = &found[0][name];
+        let found = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        assert_eq!(found, text, "{name}");
+    }
 }
 
 #[test]
