@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use datafusion::prelude::SessionContext;
 use datafusion_doris::client::DorisConnection;
-use datafusion_doris::job::SyncJob;
+use datafusion_doris::job::{JobState, SyncJob};
 use datafusion_doris::options::Secret;
 use doris_sandbox::Sandbox;
 
@@ -37,6 +37,8 @@ const MOST_IDLE_PERCENT: f64 = 1.0;
 /// Shortest measurement that counts.
 const SHORTEST: Duration = Duration::from_secs(5);
 const INTERVAL: Duration = Duration::from_secs(1);
+/// Between two looks at a job's progress.
+const LOOK: Duration = Duration::from_millis(2);
 const USER: &str = "root";
 const PASSWORD: &str = "checkpoint";
 
@@ -148,7 +150,7 @@ async fn measure(server: &mut Server) -> Outcome<()> {
     let mut times: [Vec<Duration>; 2] = Default::default();
     for run in 0..=runs {
         for (checkpoints, times) in times.iter_mut().enumerate() {
-            let time = mirror(server, &context, checkpoints == 1, rows).await?;
+            let time = mirror(server, &context, checkpoints == 1, rows, rows * seconds).await?;
             // The first of each warms up.
             if run > 0 {
                 times.push(time);
@@ -218,7 +220,13 @@ async fn new_mirror(server: &Server, context: &SessionContext) -> Outcome<()> {
 }
 
 /// Mirrors the backlog, and gives the time it took.
-async fn mirror(server: &Server, context: &SessionContext, checkpoints: bool, rows: u64) -> Outcome<Duration> {
+async fn mirror(
+    server: &Server,
+    context: &SessionContext,
+    checkpoints: bool,
+    rows: u64,
+    changes: u64,
+) -> Outcome<Duration> {
     new_mirror(server, context).await?;
     let dir = tempfile::tempdir()?;
     let mut job = SyncJob::builder("mirror");
@@ -227,7 +235,13 @@ async fn mirror(server: &Server, context: &SessionContext, checkpoints: bool, ro
     }
     let started = Instant::now();
     let job = job.submit(context, MIRROR).await?;
-    job.caught_up().await?;
+    // Not `caught_up`, which waits for the end of the present second.
+    while job.status().rows < changes {
+        if job.status().state != JobState::Running {
+            return Err(format!("the job ended: {:?}", job.status().error).into());
+        }
+        tokio::time::sleep(LOOK).await;
+    }
     let time = started.elapsed();
     job.stop().await?;
     let mirrored = server.doris("SELECT COUNT(*) FROM bench.mirror").await?.unwrap_or_default();

@@ -83,7 +83,7 @@ async fn all(cases: Vec<Case>) -> bool {
         println!("  {point:<18} {right:>2} of {runs:>2} right");
     }
     println!(
-        "failpoints: {} points x 3 faults x 2 phases x {} mode = {total} runs (without those that cannot be), {right} right, \
+        "failpoints: {} points x 3 faults x 2 phases x {} modes = {total} runs (without those that cannot be), {right} right, \
          {within_snapshot} died within a snapshot, {:.0} s",
         results.len(),
         Mode::ALL.len(),

@@ -27,16 +27,21 @@ pub enum Phase {
 pub enum Mode {
     /// One streamed load per epoch.
     Streaming,
+    /// Several of them.
+    Parallel,
 }
 
 impl Mode {
-    pub const ALL: &[Mode] = &[Mode::Streaming];
+    pub const ALL: &[Mode] = &[Mode::Streaming, Mode::Parallel];
 
     /// Options of the sinks.
     pub fn options(self) -> &'static [(&'static str, &'static str)] {
         match self {
             // Small chunks without compression: a body of several.
             Mode::Streaming => &[("sink.buffer-size", "1kb"), ("sink.properties.compress_type", "")],
+            Mode::Parallel => {
+                &[("sink.buffer-size", "1kb"), ("sink.properties.compress_type", ""), ("sink.parallelism", "3")]
+            }
         }
     }
 }

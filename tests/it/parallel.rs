@@ -97,6 +97,17 @@ async fn one_load_that_fails_leaves_nothing_of_the_others() {
 }
 
 #[tokio::test]
+async fn one_load_that_fails_stops_the_others_at_once() {
+    let (cluster, ctx) = table(&[("sink.properties.compress_type", ""), ("sink.buffer-size", "1kb")]).await;
+    let refused = Action::Status { code: 403, body: "no".to_string() };
+    cluster.server().faults().push(Fault::new(refused).at(Site::Be).when("_0_1_2").always());
+    let endless = INSERT.replace("20000", "1000000000");
+    tokio::time::timeout(PATIENCE, refusal(&ctx, &endless)).await.expect("long before the input ends");
+    nothing_runs(&cluster).await;
+    assert_eq!(rows(&cluster).await, "0");
+}
+
+#[tokio::test]
 async fn a_bad_row_of_one_load_is_told_and_leaves_nothing_of_the_others() {
     let (cluster, ctx) = table(&[]).await;
     let insert = INSERT.replace("concat('v', value)", "CASE value WHEN 7777 THEN repeat('x', 99) ELSE 'v' END");

@@ -161,7 +161,7 @@ fn declarations(server: &Server, checkpoints: &Path) -> String {
         format!("SET doris.checkpoint.retain = '{RETAIN}';\n"),
         table("changes", "source", &published),
         table("stamped_changes", "source", &stamped),
-        table("mirror", "mirror", &[("sink.change-kind-column", "__change_kind")]),
+        table("mirror", "mirror", &[("sink.change-kind-column", "__change_kind"), ("sink.parallelism", "3")]),
         table("audit", "audit", &[("sink.ignore.update-before", "false")]),
         "\\job mirror INSERT INTO mirror SELECT * FROM changes;\n".to_string(),
         "\\job audit INSERT INTO audit SELECT id, n, __change_kind, v, __commit_tso FROM stamped_changes;\n"
