@@ -149,7 +149,8 @@ impl SyncJobBuilder {
     }
 
     /// Goes on from a savepoint of this job instead of its newest checkpoint. What was written to the target since then
-    /// stays there, and is written again.
+    /// stays there, and is written again; so it is at each start that asks for it: a program that is started again by a
+    /// supervisor goes back once with `jobs reset` (or [`crate::checkpoint::admin::JobAdmin::reset`]) instead.
     pub fn from_savepoint(mut self, savepoint: impl Into<String>) -> Self {
         self.setup.savepoint = Some(savepoint.into());
         self

@@ -13,8 +13,10 @@ use tokio::sync::Notify;
 use crate::harness::{Cluster, run, text};
 
 const INITIAL: [(&str, &str); 2] = [("source.scan.mode", "initial"), ("source.changelog.poll-interval", "1s")];
-const PATIENCE: Duration = Duration::from_secs(120);
-const HISTORY: &str = "INSERT INTO history SELECT id, v, __change_kind FROM changes";
+/// Longest wait for anything that must happen.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+/// The job of these tests.
+pub const HISTORY: &str = "INSERT INTO history SELECT id, v, __change_kind FROM changes";
 
 /// A source with a changelog, and a history of its changes that would show every repetition.
 async fn source_and_history() -> (Cluster, SessionContext, TempDir) {
@@ -36,16 +38,18 @@ async fn source_and_history() -> (Cluster, SessionContext, TempDir) {
     (cluster, ctx, tempfile::tempdir().expect("a directory"))
 }
 
-fn job(dir: &TempDir) -> SyncJobBuilder {
+/// The job, with its checkpoints in `dir`.
+pub fn job(dir: &TempDir) -> SyncJobBuilder {
     SyncJob::builder("history").checkpoint_dir(dir.path().to_str().expect("text"))
 }
 
-async fn caught_up(job: &SyncJob) {
+/// Waits until all changes so far are written.
+pub async fn caught_up(job: &SyncJob) {
     tokio::time::timeout(PATIENCE, job.caught_up()).await.expect("in time").expect("is mirrored");
 }
 
 /// `id kind v` of every change, sorted.
-async fn history(cluster: &Cluster) -> Vec<String> {
+pub async fn history(cluster: &Cluster) -> Vec<String> {
     let rows = cluster.doris("SELECT id, kind, v FROM {db}.history ORDER BY id, v, kind").await;
     rows.into_iter().map(|row| row.into_iter().map(Option::unwrap_or_default).collect::<Vec<_>>().join(" ")).collect()
 }

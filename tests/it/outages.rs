@@ -3,15 +3,12 @@
 use std::time::Duration;
 
 use datafusion::prelude::SessionContext;
-use datafusion_doris::job::{SyncJob, SyncJobBuilder};
 use doris_sandbox::{Action, Fault, Site};
 use tempfile::TempDir;
 
+use crate::checkpoint::{HISTORY, PATIENCE, caught_up, history, job};
 use crate::harness::Cluster;
 use crate::timed::{asked, next_request};
-
-const PATIENCE: Duration = Duration::from_secs(120);
-const HISTORY: &str = "INSERT INTO history SELECT id, v, __change_kind FROM changes";
 
 /// A source `t` with a changelog, read in windows of a minute, and a history of its changes that would show every
 /// repetition.
@@ -29,20 +26,6 @@ async fn source_and_history() -> (Cluster, SessionContext, TempDir) {
     cluster.declare(&ctx, "changes", "t", &options).await;
     cluster.declare(&ctx, "history", "history", &[]).await;
     (cluster, ctx, tempfile::tempdir().expect("a directory"))
-}
-
-fn job(dir: &TempDir) -> SyncJobBuilder {
-    SyncJob::builder("history").checkpoint_dir(dir.path().to_str().expect("text"))
-}
-
-async fn caught_up(job: &SyncJob) {
-    tokio::time::timeout(PATIENCE, job.caught_up()).await.expect("in time").expect("is mirrored");
-}
-
-/// `id kind v` of every change, sorted.
-async fn history(cluster: &Cluster) -> Vec<String> {
-    let rows = cluster.doris("SELECT id, kind, v FROM {db}.history ORDER BY id, v, kind").await;
-    rows.into_iter().map(|row| row.into_iter().map(Option::unwrap_or_default).collect::<Vec<_>>().join(" ")).collect()
 }
 
 #[tokio::test]
