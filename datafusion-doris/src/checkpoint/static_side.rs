@@ -36,7 +36,7 @@ const SETTING: &str = "doris.job.static_ttl";
 ///
 /// # Memory
 /// The kept rows are reserved in the session's memory pool, beside what the join itself makes of them. Rows that do not
-/// fit are refused with an error. They are freed when the run ends ([`forget`]) or the plan is dropped.
+/// fit are refused with an error. They are freed when the run ends (`forget`) or the plan is dropped.
 ///
 /// # Metrics
 /// | name | what |
