@@ -23,6 +23,7 @@ mod writer;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -181,7 +182,9 @@ async fn two_jobs_outlive_a_hundred_kills_and_cuts_without_losing_or_doubling_a_
     for job in ["mirror", "audit"] {
         problems.extend(left_in(&dir.join("checkpoints").join(job)));
     }
-    println!(
+    // Past the capture of the test's output.
+    let _ = writeln!(
+        std::io::stderr(),
         "seed {seed}: {} kills ({} at start, {} in a request), {} cuts, {} other faults, {} outages of nodes, \
          {} processes ({} met a fault at start), {} epochs, {} transactions, {} rows in the source, {} changes, {:.0} s",
         counts.kills.get(),
