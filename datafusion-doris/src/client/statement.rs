@@ -9,6 +9,8 @@ use super::DorisClient;
 use crate::error::{Error, Result, Retry};
 use crate::options::Secret;
 
+/// What is attempted while there is no session.
+const CONNECTING: &str = "connecting";
 /// Port of an FE's MySQL protocol unless the address names one.
 const DEFAULT_PORT: u16 = 9030;
 /// Time to connect and log in.
@@ -63,11 +65,11 @@ impl DorisConnection {
             let host = format!("{host}:{port}");
             match tokio::time::timeout(CONNECT_TIMEOUT, Conn::new(options)).await {
                 Ok(Ok(conn)) => return Ok(Self { conn, host }),
-                Ok(Err(error)) => match server_error(&host, "connecting", error) {
+                Ok(Err(error)) => match server_error(&host, CONNECTING, error) {
                     transport @ Error::Transport { .. } => last = Some(transport),
                     refused => return Err(refused),
                 },
-                Err(elapsed) => last = Some(transport(&host, "connecting", Box::new(elapsed))),
+                Err(elapsed) => last = Some(transport(&host, CONNECTING, Box::new(elapsed))),
             }
         }
         Err(last.unwrap_or_else(|| Error::config("jdbc-url", "names no host")))
@@ -168,7 +170,9 @@ fn server_error(host: &str, operation: &str, error: mysql_async::Error) -> Error
 }
 
 fn transport(host: &str, operation: &str, source: Box<dyn std::error::Error + Send + Sync>) -> Error {
-    Error::Transport { host: host.to_string(), operation: operation.to_string(), retry: Retry::Never, source }
+    // A connection that was not made has done nothing; a statement whose answer is lost may have been executed.
+    let retry = if operation == CONNECTING { Retry::SameLabel } else { Retry::AskLabelState };
+    Error::Transport { host: host.to_string(), operation: operation.to_string(), retry, source }
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -208,6 +212,7 @@ impl Address {
 #[allow(clippy::unwrap_used, clippy::expect_used)]
 mod tests {
     use super::*;
+    use crate::error::Outlook;
 
     #[test]
     fn jdbc_addresses_are_understood() {
@@ -232,6 +237,15 @@ mod tests {
         for text in ["fe:9030", "jdbc:mysql://", "jdbc:mysql://fe:x", "jdbc:mysql://root:secret@fe:9030"] {
             let error = Address::parse(text).unwrap_err().to_string();
             assert!(error.contains("jdbc-url") && !error.contains("secret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn lost_connections_may_pass_and_only_unmade_ones_have_done_nothing() {
+        let lost = || mysql_async::Error::Io(std::io::Error::from(std::io::ErrorKind::ConnectionReset).into());
+        for (operation, retry) in [(CONNECTING, Retry::SameLabel), ("the statement", Retry::AskLabelState)] {
+            let error = server_error("fe:9030", operation, lost());
+            assert_eq!((error.retry(), error.outlook()), (retry, Outlook::Passing), "{operation}");
         }
     }
 }
