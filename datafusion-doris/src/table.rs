@@ -486,23 +486,20 @@ impl TableProvider for DorisTable {
                 "declare the table without 'source.scan.mode' to write to it",
             );
         }
-        if let Some(rows) = self.decoded(&input)? {
-            let sink = DorisSink::try_new(
-                self.client.clone(),
-                &self.doris,
-                Arc::clone(self.bound.schema()),
-                self.options.sink.clone(),
-            )?;
-            return Ok(Arc::new(DorisSinkExec::new(rows, Arc::new(sink), epoch_sources).planned_in(state.config())));
-        }
-        // A data frame is written as it is: by position.
-        if let Err(mismatch) = self.schema().logically_equivalent_names_and_types(&input.schema()) {
-            let reason = format!("the rows to insert do not fit its columns: {}", mismatch.strip_backtrace());
-            return Err(Error::schema(table, reason).into());
-        }
-        self.check_changes(&input)?;
-        let options = self.sink_options(&input)?;
-        let sink = DorisSink::try_new(self.client.clone(), &self.doris, self.schema(), options)?;
+        let (input, options) = match self.decoded(&input)? {
+            Some(rows) => (rows, self.options.sink.clone()),
+            None => {
+                // A data frame is written as it is: by position.
+                if let Err(mismatch) = self.schema().logically_equivalent_names_and_types(&input.schema()) {
+                    let reason = format!("the rows to insert do not fit its columns: {}", mismatch.strip_backtrace());
+                    return Err(Error::schema(table, reason).into());
+                }
+                self.check_changes(&input)?;
+                let options = self.sink_options(&input)?;
+                (input, options)
+            }
+        };
+        let sink = DorisSink::try_new(self.client.clone(), &self.doris, Arc::clone(self.bound.schema()), options)?;
         Ok(Arc::new(DorisSinkExec::new(input, Arc::new(sink), epoch_sources).planned_in(state.config())))
     }
 }

@@ -99,6 +99,19 @@ impl DebeziumDecoder {
         Self { table: table.to_string(), targets, values, schema, options, meanings: SchemaCache::default() }
     }
 
+    /// Whether a column of this type can hold events: text, or bytes that are text.
+    pub fn accepts(data_type: &DataType) -> bool {
+        matches!(
+            data_type,
+            DataType::Utf8
+                | DataType::LargeUtf8
+                | DataType::Utf8View
+                | DataType::Binary
+                | DataType::LargeBinary
+                | DataType::BinaryView
+        )
+    }
+
     /// Columns of the rows.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
@@ -112,7 +125,7 @@ impl DebeziumDecoder {
     pub fn decode(&mut self, events: &ArrayRef) -> Result<RecordBatch> {
         let texts = match events.data_type() {
             DataType::Utf8View => Arc::clone(events),
-            DataType::Utf8 | DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary | DataType::BinaryView => {
+            other if Self::accepts(other) => {
                 // Bytes that are no text are an error, not a NULL.
                 cast_with_options(events, &DataType::Utf8View, &CastOptions { safe: false, ..CastOptions::default() })?
             }

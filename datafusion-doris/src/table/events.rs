@@ -46,18 +46,7 @@ impl DorisTable {
     pub(super) fn decoded(&self, input: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         let Some(ChangeFormat::DebeziumJson(options)) = self.options.sink.change_format else { return Ok(None) };
         let schema = input.schema();
-        let is_text = |of: &DataType| {
-            matches!(
-                of,
-                DataType::Utf8
-                    | DataType::LargeUtf8
-                    | DataType::Utf8View
-                    | DataType::Binary
-                    | DataType::LargeBinary
-                    | DataType::BinaryView
-            )
-        };
-        if schema.fields().len() != 1 || !is_text(schema.field(0).data_type()) {
+        if schema.fields().len() != 1 || !DebeziumDecoder::accepts(schema.field(0).data_type()) {
             let reason = format!("takes change events: insert one column of text, not ({})", names(&schema));
             return Err(Error::schema(&self.doris.table, reason));
         }
