@@ -5,9 +5,8 @@
 //!
 //! `cargo bench --bench transport`; `TRANSPORT_ROWS` and `TRANSPORT_LOAD_MB` change the amounts.
 
-use std::error::Error;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, Command, Stdio};
+mod common;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,16 +19,14 @@ use arrow_flight::flight_service_client::FlightServiceClient;
 use arrow_flight::sql::client::FlightSqlServiceClient;
 use arrow_flight::{FlightInfo, Ticket};
 use bytes::Bytes;
-use doris_sandbox::Sandbox;
 use futures::TryStreamExt;
 use reqwest::header::LOCATION;
 use serde_json::Value;
 use tonic::transport::{Channel, Endpoint};
 
-type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
+use common::server::{PASSWORD, USER};
+use common::{Outcome, Server, amount, server};
 
-/// Argument that makes this program the server.
-const SERVE: &str = "serve-sandbox";
 /// Rows of the read.
 const ROWS: u64 = 10_000_000;
 /// Megabytes of each load.
@@ -48,62 +45,14 @@ const WINDOW: u32 = 64 << 20;
 const FRAME: u32 = 1 << 20;
 /// Size of the piece of a CSV body that is sent again and again.
 const PIECE_BYTES: usize = 1 << 20;
-const USER: &str = "root";
-const PASSWORD: &str = "transport";
 
 fn main() -> Outcome<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    if std::env::args().any(|argument| argument == SERVE) {
-        return runtime.block_on(serve());
+    if server::is_server() {
+        return runtime.block_on(server::serve());
     }
     let server = Server::start()?;
     runtime.block_on(measure(&server))
-}
-
-fn amount(variable: &str, default: u64) -> Outcome<u64> {
-    match std::env::var(variable) {
-        Ok(text) => Ok(text.parse().map_err(|_| format!("{variable} must be a number, got {text}"))?),
-        Err(_) => Ok(default),
-    }
-}
-
-/// Serves until standard input is closed.
-async fn serve() -> Outcome<()> {
-    let sandbox = Sandbox::builder().user(USER).password(PASSWORD).start().await?;
-    let addresses = sandbox.addresses();
-    println!("{} {} {}", addresses.fe_http, addresses.fe_flight, addresses.be_flight);
-    std::io::stdout().flush()?;
-    tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new())).await??;
-    Ok(())
-}
-
-/// The server process; it ends with this one.
-struct Server {
-    child: Child,
-    fe_http: String,
-    fe_flight: String,
-    be_flight: String,
-}
-
-impl Server {
-    fn start() -> Outcome<Self> {
-        let mut child =
-            Command::new(std::env::current_exe()?).arg(SERVE).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        let out = child.stdout.take().ok_or("the server has no output")?;
-        let mut line = String::new();
-        BufReader::new(out).read_line(&mut line)?;
-        let mut words = line.split_whitespace().map(str::to_owned);
-        let mut next = || words.next().ok_or("the server did not start");
-        Ok(Self { fe_http: next()?, fe_flight: next()?, be_flight: next()?, child })
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        drop(self.child.stdin.take());
-        // Nothing to do about a child that cannot be waited for.
-        let _ = self.child.wait();
-    }
 }
 
 async fn measure(server: &Server) -> Outcome<()> {
@@ -309,7 +258,7 @@ impl Http {
             .tcp_nodelay(true)
             .redirect(reqwest::redirect::Policy::none())
             .build()?;
-        Ok(Self { client, fe: server.fe_http.clone() })
+        Ok(Self { client, fe: server.fenodes.clone() })
     }
 
     async fn statement(&self, sql: &str) -> Outcome<()> {

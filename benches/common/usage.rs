@@ -1,0 +1,20 @@
+//! What this process has used, as Linux tells it; `None` on other systems.
+
+use super::Outcome;
+
+/// CPU time of this process so far, of all its threads, in user and kernel; the kernel counts in hundredths of a second.
+pub fn cpu_seconds() -> Outcome<Option<f64>> {
+    let Ok(stat) = std::fs::read_to_string("/proc/self/stat") else { return Ok(None) };
+    // The name of the program may hold anything, blanks too; utime and stime are the 12th and 13th after it.
+    let fields = stat.rsplit_once(')').ok_or("/proc/self/stat has no name")?.1.split_whitespace();
+    let ticks: Vec<f64> = fields.skip(11).take(2).map(str::parse).collect::<Result<_, _>>()?;
+    Ok(Some(ticks.iter().sum::<f64>() / 100.0))
+}
+
+/// Most memory that this process has had resident so far, in megabytes.
+pub fn peak_mb() -> Outcome<Option<f64>> {
+    let Ok(status) = std::fs::read_to_string("/proc/self/status") else { return Ok(None) };
+    let Some(line) = status.lines().find_map(|line| line.strip_prefix("VmHWM:")) else { return Ok(None) };
+    let kilobytes: f64 = line.trim().trim_end_matches("kB").trim().parse()?;
+    Ok(Some(kilobytes / 1024.0))
+}
