@@ -98,7 +98,6 @@ fn check_later(key: OptionKey, typed: &str, value: &str) -> Result<()> {
         }
         OptionKey::EnableTls
         | OptionKey::UseOldApi
-        | OptionKey::EnableBatchMode
         | OptionKey::IgnoreCommitError
         | OptionKey::UseCache
         | OptionKey::UseFlightSql => {
@@ -109,16 +108,9 @@ fn check_later(key: OptionKey, typed: &str, value: &str) -> Result<()> {
             match key {
                 OptionKey::EnableTls => "connect to the plain ports",
                 OptionKey::UseFlightSql => "rows are read by Arrow Flight SQL only, remove the option",
-                OptionKey::EnableBatchMode => "loads are streamed, remove the option",
                 OptionKey::IgnoreCommitError => "it could lose rows silently, remove the option",
                 _ => "remove the option",
             }
-        }
-        OptionKey::WriteMode => {
-            if lower == "stream_load" {
-                return Ok(());
-            }
-            "use STREAM_LOAD"
         }
         OptionKey::FilterQuery => "put the condition into WHERE",
         OptionKey::ReadField => "name the columns in SELECT",

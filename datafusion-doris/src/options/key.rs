@@ -117,8 +117,8 @@ option_keys! {
     MaxRetries = "sink.max-retries" [], "3", Used, "Further attempts of a commit.";
     BufferSize = "sink.buffer-size" [], "1mb", Used, "Bytes per chunk of a load's body.";
     BufferCount = "sink.buffer-count" [], "3", Used, "Chunks in flight per load, at least 2.";
-    WriteMode = "sink.write-mode" [], "STREAM_LOAD", Later, "Only `STREAM_LOAD` for now.";
-    EnableBatchMode = "sink.enable.batch-mode" [], "false", Later, "Only `false` for now.";
+    WriteMode = "sink.write-mode" [], "STREAM_LOAD", Used, "Only `STREAM_LOAD` for now.";
+    EnableBatchMode = "sink.enable.batch-mode" [], "false", Used, "Only `false` for now.";
     IgnoreCommitError = "sink.ignore.commit-error" [], "false", Later, "Only `false`: a lost commit is an error.";
     SinkParallelism = "sink.parallelism" [], "1", Used, "Loads at once of a statement or epoch, at most 64, each with its own label, task and buffers; may change between two starts of a job. Rows of one key of a unique or aggregate table stay in one load and in order, batches of a duplicate table take turns.";
     UseCache = "sink.use-cache" [], "false", Later, "Only `false`.";

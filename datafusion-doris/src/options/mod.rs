@@ -13,6 +13,7 @@ mod sink;
 #[cfg(test)]
 mod tests;
 mod value;
+mod write_mode;
 
 use std::collections::HashMap;
 
@@ -23,6 +24,7 @@ pub use key::OptionKey;
 pub use read::{BoundedMode, MetadataColumn, OffsetOptions, OnExpired, ReadOptions, ScanMode};
 pub use sink::{Compression, CsvFormat, MAX_PARALLELISM, SinkFormat, SinkOptions};
 pub use value::Secret;
+pub use write_mode::WriteMode;
 
 use self::entries::Entries;
 use self::location::Location;

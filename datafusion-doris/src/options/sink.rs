@@ -6,6 +6,7 @@ use super::change_format::ChangeFormat;
 use super::entries::{Entries, parse_name};
 use super::key::OptionKey;
 use super::value::{Parsed, parse_bool, parse_count, parse_size};
+use super::write_mode::WriteMode;
 use crate::error::{Error, Result};
 
 /// Most loads at once of one statement or epoch.
@@ -88,6 +89,8 @@ impl Default for CsvFormat {
 /// Options of the sink.
 #[derive(Debug, Clone)]
 pub struct SinkOptions {
+    /// `sink.write-mode`, default [`WriteMode::StreamLoad`].
+    pub write_mode: WriteMode,
     /// `sink.label-prefix`, default `datafusion_doris`.
     pub label_prefix: String,
     /// `sink.enable-2pc`, default true.
@@ -124,6 +127,7 @@ pub struct SinkOptions {
 impl Default for SinkOptions {
     fn default() -> Self {
         Self {
+            write_mode: WriteMode::StreamLoad,
             label_prefix: "datafusion_doris".into(),
             two_phase_commit: true,
             enable_delete: true,
@@ -251,6 +255,7 @@ impl SinkOptions {
     pub(super) fn from_entries(entries: &mut Entries) -> Result<Self> {
         let defaults = Self::default();
         let mut sink = Self {
+            write_mode: WriteMode::from_entries(entries)?,
             label_prefix: entries.parse(OptionKey::LabelPrefix, parse_name)?.unwrap_or(defaults.label_prefix),
             two_phase_commit: entries.parse(OptionKey::Enable2pc, parse_bool)?.unwrap_or(defaults.two_phase_commit),
             enable_delete: entries.parse(OptionKey::EnableDelete, parse_bool)?.unwrap_or(defaults.enable_delete),

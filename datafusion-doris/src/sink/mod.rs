@@ -10,6 +10,7 @@
 //! or not at all. With `sink.parallelism` it is several loads, see `parallel`: rows of one key are in the same one,
 //! none is committed before all are pre-committed, and each is committed by itself.
 
+mod body;
 mod committer;
 mod compress;
 mod encoder;
@@ -17,10 +18,13 @@ mod exec;
 mod loads;
 mod parallel;
 mod partition;
+mod row_writer;
+mod run;
 mod target;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::expect_used)]
 mod tests;
+mod upload;
 mod writer;
 
 use std::fmt;
@@ -41,8 +45,8 @@ use self::committer::Committer;
 use self::encoder::{ArrowPlan, RowLayout, has_nested};
 pub use self::exec::DorisSinkExec;
 pub use self::loads::DorisLoads;
-use self::parallel::Labels;
 use self::partition::Routing;
+use self::run::{LabelSet, Labels, LoadRun};
 use self::target::{LoadTarget, Loaded, SettleOnDrop, SinkMetrics, TaskCount};
 use crate::checkpoint::chain::unique;
 use crate::checkpoint::{
@@ -213,13 +217,15 @@ impl DorisSink {
         }
     }
 
-    fn labels_of(&self, job: &str, generation: Generation, epoch: Epoch) -> Vec<String> {
-        let series = self.series();
-        (0..series.writers).map(|writer| series.label(job, generation, epoch, writer)).collect()
-    }
-
-    async fn load(&self, labels: Vec<String>, kind: Labels, data: SendableRecordBatchStream) -> Result<Vec<Loaded>> {
-        parallel::write(&self.target, &self.routing, labels, kind, data).await
+    async fn load(
+        &self,
+        (job, generation, epoch): (&str, Generation, Epoch),
+        kind: Labels,
+        data: SendableRecordBatchStream,
+    ) -> Result<Vec<Loaded>> {
+        let labels = LabelSet { series: self.series(), job: job.to_string(), generation, epoch, kind };
+        let run = LoadRun::new(&self.target, labels, self.target.options.two_phase_commit);
+        parallel::write(&run, &self.routing, data).await
     }
 
     /// How many loads run at once, and how rows are shared out; `None` unless several were asked for.
@@ -260,7 +266,7 @@ impl DataSink for DorisSink {
     /// Writes `data` and commits it; gives the number of rows.
     async fn write_all(&self, data: SendableRecordBatchStream, _: &Arc<TaskContext>) -> DataFusionResult<u64> {
         // Each call is a statement of its own.
-        let loads = self.load(self.labels_of(&unique(), Generation(0), Epoch::FIRST), Labels::New, data).await?;
+        let loads = self.load((&unique(), Generation(0), Epoch::FIRST), Labels::New, data).await?;
         let rows = loads.iter().map(|load| load.rows).sum();
         if !self.target.options.two_phase_commit {
             return Ok(rows);
@@ -323,8 +329,8 @@ impl EpochSink for DorisSink {
     ) -> Result<WriteOutcome> {
         let job = self.job.lock().clone();
         let labels = match &job {
-            Some((job, generation)) => self.labels_of(job, *generation, epoch),
-            None => self.labels_of(&self.instance, Generation(self.runs.load(Ordering::Relaxed)), epoch),
+            Some((job, generation)) => (job.as_str(), *generation, epoch),
+            None => (self.instance.as_str(), Generation(self.runs.load(Ordering::Relaxed)), epoch),
         };
         let before = self.begun.lock().replace(epoch);
         let kind = match &job {

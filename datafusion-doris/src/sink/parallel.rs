@@ -22,35 +22,22 @@ use futures::future::{join_all, try_join_all};
 use tokio::sync::mpsc;
 
 use super::partition::{Part, Partitioner, Routing};
-use super::target::{InTask, LoadTarget, Loaded};
-use super::writer::LoadWriter;
+use super::row_writer::RowWriter;
+use super::run::LoadRun;
+use super::target::{InTask, Loaded};
 use crate::error::{Error, Result};
 
 /// Parts that wait for a writer.
 const QUEUE: usize = 2;
 
-/// Whether a label may be taken already by an earlier attempt or process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Labels {
-    /// Nobody has used them.
-    New,
-    /// Looked after when rows are sent under them.
-    Repeatable,
-    /// An earlier attempt of this process used them, perhaps for other rows: all are freed.
-    Repeated,
-}
-
-/// Writes all of `data` under `labels`, to the pre-commit (or to the end, without two-phase commit). Loads without rows
-/// are not opened.
+/// Writes all of `data`, to the pre-commit (or to the end, without two-phase commit). Loads without rows are not opened.
 ///
 /// # Errors
 /// The first error of the input or of a load. With two-phase commit none of the loads is left; without it those that
 /// had ended are visible, and the error names them.
 pub(super) async fn write(
-    target: &Arc<LoadTarget>,
+    run: &Arc<LoadRun>,
     routing: &Routing,
-    labels: Vec<String>,
-    kind: Labels,
     mut data: SendableRecordBatchStream,
 ) -> Result<Vec<Loaded>> {
     let first = loop {
@@ -59,87 +46,98 @@ pub(super) async fn write(
             first => break first,
         }
     };
-    let mut writers = Vec::with_capacity(labels.len());
-    for label in labels {
-        writers.push(Writer { load: LoadWriter::new(target, label)?, kind, begun: false });
-    }
+    let mut writers =
+        (0..run.labels.series.writers).map(|writer| RowWriter::new(run, writer)).collect::<Result<Vec<_>>>()?;
     let Some(first) = first else {
-        try_join_all(writers.into_iter().map(Writer::finish)).await?;
+        try_join_all(writers.into_iter().map(RowWriter::finish)).await?;
         return Ok(vec![]);
     };
-    match writers.pop() {
-        Some(only) if writers.is_empty() => alone(only, first, data).await,
-        Some(last) => {
+    let written = match (writers.len(), writers.pop()) {
+        (1, Some(only)) => alone(only, first, data).await,
+        (_, Some(last)) => {
             writers.push(last);
-            together(target, Partitioner::new(routing, writers.len()), writers, first, data).await
+            together(run, Partitioner::new(routing, writers.len()), writers, first, data).await
         }
-        None => Ok(vec![]),
+        (_, None) => Ok(()),
+    };
+    let Err(error) = written else { return Ok(run.take_ended()) };
+    tracing::debug!(%error, "statement failed, its loads are cut");
+    // What ended meanwhile is known after that.
+    run.tasks.none().await;
+    let error = give_up(run, error).await;
+    // A writer that was cut while its answer was awaited has its load aborted by label, and the next attempt may use the
+    // label again: not before that is over.
+    if run.tasks.had_some() {
+        run.target.client.cleanup().done().await;
+    }
+    Err(error)
+}
+
+/// One writer, in the task of the statement.
+async fn alone(mut writer: RowWriter, first: RecordBatch, mut data: SendableRecordBatchStream) -> Result<()> {
+    writer.write(&first).await?;
+    drop(first);
+    loop {
+        tokio::select! {
+            next = data.next() => match next.transpose()? {
+                Some(batch) => writer.write(&batch).await?,
+                None => return writer.finish().await,
+            },
+            done = writer.background() => done?,
+        }
     }
 }
 
-/// One load, in the task of the statement.
-async fn alone(mut writer: Writer, first: RecordBatch, mut data: SendableRecordBatchStream) -> Result<Vec<Loaded>> {
-    let written = async {
-        writer.write(&first).await?;
-        drop(first);
-        while let Some(batch) = data.next().await.transpose()? {
-            writer.write(&batch).await?;
-        }
-        Ok(())
-    };
-    written.await.inspect_err(failed)?;
-    Ok(writer.finish().await?.into_iter().collect())
-}
-
-/// Several loads, each in a task.
+/// Several writers, each in a task.
 async fn together(
-    target: &Arc<LoadTarget>,
+    run: &Arc<LoadRun>,
     partitioner: Partitioner<'_>,
-    writers: Vec<Writer>,
+    writers: Vec<RowWriter>,
     first: RecordBatch,
     data: SendableRecordBatchStream,
-) -> Result<Vec<Loaded>> {
+) -> Result<()> {
     let mut tasks = JoinSet::new();
     let mut queues = Vec::with_capacity(writers.len());
     for writer in writers {
         let (queue, pieces) = mpsc::channel(QUEUE);
-        let in_task = InTask::new(target);
+        let in_task = InTask::new(run);
         tasks.spawn(async move {
             // Dropped after the writer.
             let _in_task = in_task;
-            writer.run(pieces).await
+            consume(writer, pieces).await
         });
         queues.push(queue);
     }
-    let mut loads = Vec::new();
-    let outcome = {
-        let gather = async {
-            while let Some(ended) = tasks.join_next().await {
-                match ended {
-                    Ok(load) => loads.extend(load?),
-                    Err(error) => return Err(DataFusionError::ExecutionJoin(Box::new(error)).into()),
-                }
+    let gather = async {
+        while let Some(ended) = tasks.join_next().await {
+            match ended {
+                Ok(written) => written?,
+                Err(error) => return Err(DataFusionError::ExecutionJoin(Box::new(error)).into()),
             }
-            Ok(())
-        };
-        tokio::try_join!(feed(partitioner, queues, first, data), gather)
+        }
+        Ok(())
     };
-    let error = match outcome {
-        Ok((true, ())) => return Ok(loads),
-        Ok((false, ())) => DataFusionError::Internal("a writer ended before its input".into()).into(),
-        Err(error) => error,
-    };
-    failed(&error);
-    // The others may have ended meanwhile.
-    tasks.abort_all();
-    while let Some(ended) = tasks.join_next().await {
-        loads.extend(ended.into_iter().flatten().flatten());
+    match tokio::try_join!(feed(partitioner, queues, first, data), gather)? {
+        (true, ()) => Ok(()),
+        (false, ()) => Err(DataFusionError::Internal("a writer ended before its input".into()).into()),
     }
-    let error = give_up(target, loads, error).await;
-    // A writer that was cut while its answer was awaited has its load aborted by label, and the next attempt may use the
-    // label again: not before that is over.
-    target.client.cleanup().done().await;
-    Err(error)
+}
+
+/// A writer in a task.
+async fn consume(mut writer: RowWriter, mut pieces: mpsc::Receiver<Piece>) -> Result<()> {
+    loop {
+        tokio::select! {
+            piece = pieces.recv() => match piece {
+                Some(Piece::Rows(Part { batch, rows })) => {
+                    writer.write(&batch).await.map_err(|error| at_input_row(error, rows.as_ref()))?;
+                }
+                Some(Piece::End) => return writer.finish().await,
+                // Dropping the writer cuts its load.
+                None => return Ok(()),
+            },
+            done = writer.background() => done?,
+        }
+    }
 }
 
 /// Hands the input out. True when all of it was taken, and every writer told so.
@@ -169,8 +167,9 @@ async fn feed(
 }
 
 /// Takes back the loads of a statement that failed.
-async fn give_up(target: &LoadTarget, loads: Vec<Loaded>, error: Error) -> Error {
-    if !target.options.two_phase_commit {
+async fn give_up(run: &LoadRun, error: Error) -> Error {
+    let (target, loads) = (&run.target, run.take_ended());
+    if !run.two_phase {
         let visible: Vec<&str> = loads.iter().map(|load| load.load.label.as_str()).collect();
         return if visible.is_empty() { error } else { partly_visible(&error, &visible) };
     }
@@ -200,55 +199,12 @@ fn partly_visible(error: &Error, visible: &[&str]) -> Error {
     }
 }
 
-fn failed(error: &Error) {
-    tracing::debug!(%error, "statement failed, its loads are cut");
-}
-
 /// What a writer is handed.
 #[derive(Debug)]
 enum Piece {
     Rows(Part),
     /// There was all of the input.
     End,
-}
-
-/// A load, and whether its label must be freed first.
-struct Writer {
-    load: LoadWriter,
-    kind: Labels,
-    begun: bool,
-}
-
-impl Writer {
-    async fn write(&mut self, batch: &RecordBatch) -> Result<()> {
-        if batch.num_rows() > 0 && !self.begun {
-            self.begun = true;
-            if self.kind != Labels::New {
-                self.load.clear_leftover().await?;
-            }
-        }
-        self.load.write(batch).await
-    }
-
-    async fn finish(mut self) -> Result<Option<Loaded>> {
-        if !self.begun && self.kind == Labels::Repeated {
-            self.load.clear_leftover().await?;
-        }
-        self.load.finish().await
-    }
-
-    async fn run(mut self, mut pieces: mpsc::Receiver<Piece>) -> Result<Option<Loaded>> {
-        while let Some(piece) = pieces.recv().await {
-            match piece {
-                Piece::Rows(Part { batch, rows }) => {
-                    self.write(&batch).await.map_err(|error| at_input_row(error, rows.as_ref()))?;
-                }
-                Piece::End => return self.finish().await,
-            }
-        }
-        // Dropping the load cuts it.
-        Ok(None)
-    }
 }
 
 /// Rows of errors count in the batch of the input.

@@ -1,12 +1,14 @@
 //! What the loads of a sink have in common, and what becomes of a finished load that nobody takes.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use datafusion::physical_plan::metrics::{Count, ExecutionPlanMetricsSet, MetricBuilder, Time};
 use tokio::sync::watch;
 
 use super::committer::Committer;
 use super::encoder::{ArrowEncoder, ArrowPlan, CsvEncoder, Encoder, JsonEncoder, RowLayout};
+use super::run::LoadRun;
 use crate::checkpoint::Committable;
 use crate::client::DorisClient;
 use crate::options::{Compression, SinkFormat, SinkOptions};
@@ -29,11 +31,14 @@ pub(super) struct LoadTarget {
 
 /// Counts the tasks that write loads: an aborted one is gone a little later than it was aborted.
 #[derive(Debug)]
-pub(super) struct TaskCount(watch::Sender<usize>);
+pub(super) struct TaskCount {
+    alive: watch::Sender<usize>,
+    had_some: AtomicBool,
+}
 
 impl Default for TaskCount {
     fn default() -> Self {
-        Self(watch::Sender::new(0))
+        Self { alive: watch::Sender::new(0), had_some: AtomicBool::new(false) }
     }
 }
 
@@ -41,23 +46,39 @@ impl TaskCount {
     /// Waits until there are none.
     pub(super) async fn none(&self) {
         // The sender lives as long as `self`.
-        let _ = self.0.subscribe().wait_for(|tasks| *tasks == 0).await;
+        let _ = self.alive.subscribe().wait_for(|tasks| *tasks == 0).await;
+    }
+
+    /// Whether there ever was one.
+    pub(super) fn had_some(&self) -> bool {
+        self.had_some.load(Ordering::Acquire)
+    }
+
+    fn add(&self) {
+        self.had_some.store(true, Ordering::Release);
+        self.alive.send_modify(|tasks| *tasks += 1);
+    }
+
+    fn remove(&self) {
+        self.alive.send_modify(|tasks| *tasks = tasks.saturating_sub(1));
     }
 }
 
 /// Counts a task for as long as it lives.
-pub(super) struct InTask(Arc<LoadTarget>);
+pub(super) struct InTask(Arc<LoadRun>);
 
 impl InTask {
-    pub(super) fn new(target: &Arc<LoadTarget>) -> Self {
-        target.tasks.0.send_modify(|tasks| *tasks += 1);
-        Self(Arc::clone(target))
+    pub(super) fn new(run: &Arc<LoadRun>) -> Self {
+        run.target.tasks.add();
+        run.tasks.add();
+        Self(Arc::clone(run))
     }
 }
 
 impl Drop for InTask {
     fn drop(&mut self) {
-        self.0.tasks.0.send_modify(|tasks| *tasks = tasks.saturating_sub(1));
+        self.0.tasks.remove();
+        self.0.target.tasks.remove();
     }
 }
 
@@ -117,14 +138,13 @@ pub(super) struct AbortOnDrop {
 
 impl AbortOnDrop {
     /// Guards `load` until [`Self::release`]. Without two-phase commit there is nothing to abort.
-    pub(super) fn new(target: &Arc<LoadTarget>, load: Committable) -> Self {
-        let load = target.options.two_phase_commit.then_some(load);
-        Self { target: Arc::clone(target), load }
+    pub(super) fn new(run: &LoadRun, load: Committable) -> Self {
+        Self { target: Arc::clone(&run.target), load: run.two_phase.then_some(load) }
     }
 
     /// Guards `load` while `wait` runs: for the time in which only its label tells what became of it.
-    pub(super) async fn during<T>(target: &Arc<LoadTarget>, load: &Committable, wait: impl Future<Output = T>) -> T {
-        let guard = Self::new(target, load.clone());
+    pub(super) async fn during<T>(run: &LoadRun, load: &Committable, wait: impl Future<Output = T>) -> T {
+        let guard = Self::new(run, load.clone());
         let outcome = wait.await;
         guard.release();
         outcome
@@ -159,8 +179,8 @@ pub(super) struct Loaded {
 }
 
 impl Loaded {
-    pub(super) fn new(target: &Arc<LoadTarget>, rows: u64, load: Committable) -> Self {
-        let guard = AbortOnDrop::new(target, load.clone());
+    pub(super) fn new(run: &LoadRun, rows: u64, load: Committable) -> Self {
+        let guard = AbortOnDrop::new(run, load.clone());
         Self { rows, load, guard }
     }
 

@@ -1,0 +1,178 @@
+//! One load: chunks in, answered and settled.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::run::LoadRun;
+use super::target::{AbortOnDrop, Loaded};
+use crate::checkpoint::Committable;
+use crate::client::retry::Backoff;
+use crate::client::{OpenLoad, StreamLoad};
+use crate::error::{Error, Result, Retry};
+use crate::failpoints;
+use crate::protocol::{LoadRequest, NextStep, PendingOperation, StreamLoadHeaders};
+
+/// Sends one load. It is opened with the first chunk.
+///
+/// The first chunks are kept until there are more than may wait for the network. While they are all there is, a load
+/// that the server refused for a passing reason, or whose BE died, is sent again under the same label.
+pub(super) struct Upload {
+    run: Arc<LoadRun>,
+    headers: StreamLoadHeaders,
+    open: Option<OpenLoad>,
+    /// All chunks so far; `None` = some are gone.
+    replay: Option<Vec<Bytes>>,
+    attempts_left: usize,
+    backoff: Backoff,
+    load: Committable,
+}
+
+impl Upload {
+    /// A load whose body is sent while it is made. `number`: see [`super::run::LabelSet::label`].
+    pub(super) fn streamed(run: &Arc<LoadRun>, number: u32) -> Result<Self> {
+        let target = &run.target;
+        let columns: Vec<&str> = target.layout.names().collect();
+        let label = run.labels.label(number);
+        let headers = StreamLoadHeaders::build(&LoadRequest {
+            table: &target.table,
+            options: &target.options,
+            columns: &columns,
+            format: target.format,
+            delete_sign: target.layout.has_delete_sign(),
+            label: &label,
+            two_phase_commit: run.two_phase,
+        })?;
+        Ok(Self {
+            run: Arc::clone(run),
+            headers,
+            open: None,
+            replay: Some(Vec::new()),
+            attempts_left: target.options.max_retries,
+            backoff: Backoff::new(),
+            load: target.load(label),
+        })
+    }
+
+    /// Frees the label, which an earlier attempt or process may have left with a load.
+    pub(super) async fn clear_leftover(&mut self) -> Result<()> {
+        self.run.target.committer.clear_leftover(&self.load).await
+    }
+
+    /// Sends a piece of the body.
+    ///
+    /// # Errors
+    /// The server's refusal or a lost connection, when the load cannot be sent again.
+    pub(super) async fn send(&mut self, chunk: Bytes) -> Result<()> {
+        self.run.target.metrics.bytes.add(chunk.len());
+        if let Some(replay) = &mut self.replay {
+            if replay.len() < self.run.target.options.buffer_count.max(1) {
+                replay.push(chunk.clone());
+            } else {
+                self.replay = None;
+            }
+        }
+        loop {
+            let sent = match &mut self.open {
+                Some(open) => match failpoints::request(failpoints::BODY_CHUNK) {
+                    Ok(()) => open.send(chunk.clone()).await,
+                    Err(error) => Err(error),
+                },
+                // The chunk is among those to replay.
+                None => self.open_and_replay().await,
+            };
+            match sent {
+                Ok(()) => return Ok(()),
+                Err(error) => {
+                    let was_open = self.open.take().is_some();
+                    self.prepare_retry(error, was_open).await?;
+                }
+            }
+        }
+    }
+
+    /// Opens the load and sends what is kept, which is everything so far.
+    async fn open_and_replay(&mut self) -> Result<()> {
+        failpoints::request(failpoints::BODY_BEGIN)?;
+        let target = &self.run.target;
+        let load = StreamLoad {
+            table: target.table.clone(),
+            label: self.load.label.clone(),
+            headers: self.headers.clone(),
+            buffer_count: target.options.buffer_count,
+        };
+        let open = self.open.insert(target.client.stream_load(load).await?);
+        target.metrics.loads.add(1);
+        self.load.host = open.host().to_string();
+        for chunk in self.replay.iter().flatten() {
+            open.send(chunk.clone()).await?;
+        }
+        Ok(())
+    }
+
+    /// Decides whether the load may be sent again; gives the error back when not. `was_open` = the server knew it.
+    async fn prepare_retry(&mut self, error: Error, was_open: bool) -> Result<()> {
+        if error.retry() != Retry::SameLabel || self.replay.is_none() || self.attempts_left == 0 {
+            return Err(error);
+        }
+        self.attempts_left -= 1;
+        tracing::debug!(label = %self.load.label, %error, "sending the load again under the same label");
+        tokio::time::sleep(self.backoff.next_pause()).await;
+        if was_open {
+            // The server may not have noticed yet that the first attempt is over.
+            self.clear_leftover().await?;
+        }
+        Ok(())
+    }
+
+    /// Ends the load of `rows` rows.
+    ///
+    /// # Errors
+    /// The server's refusal, or that the outcome could not be found out.
+    pub(super) async fn finish(mut self, rows: u64) -> Result<Loaded> {
+        let run = Arc::clone(&self.run);
+        let operation = match run.two_phase {
+            true => PendingOperation::PreCommit,
+            false => PendingOperation::Load,
+        };
+        loop {
+            let Some(open) = self.open.take() else {
+                match self.open_and_replay().await {
+                    Ok(()) => continue,
+                    Err(error) => {
+                        let was_open = self.open.take().is_some();
+                        self.prepare_retry(error, was_open).await?;
+                        continue;
+                    }
+                }
+            };
+            let finish = async {
+                failpoints::request(failpoints::PRE_COMMIT)?;
+                let response = open.finish().await?;
+                failpoints::answer(failpoints::PRE_COMMITTED)?;
+                Ok::<_, Error>(response)
+            };
+            let answer = AbortOnDrop::during(&run, &self.load, finish).await;
+            let error = match answer {
+                Ok(response) => {
+                    self.load.txn_id = response.txn_id;
+                    let dropped = response.filtered_rows.saturating_add(response.unselected_rows);
+                    return Ok(Loaded::new(&run, rows.saturating_sub(dropped), self.load));
+                }
+                Err(error) => error,
+            };
+            if error.retry() != Retry::AskLabelState {
+                self.prepare_retry(error, true).await?;
+                continue;
+            }
+            tracing::warn!(label = %self.load.label, %error, "the answer to a load was lost, asking for its state");
+            let settled = run.target.committer.settle(operation, &self.load);
+            match AbortOnDrop::during(&run, &self.load, settled).await? {
+                NextStep::Done => return Ok(Loaded::new(&run, rows, self.load)),
+                // Nothing of it is in Doris: the first failure decides whether there is something to send again.
+                NextStep::Resend if self.replay.is_some() && self.attempts_left > 0 => self.attempts_left -= 1,
+                _ => return Err(error),
+            }
+        }
+    }
+}
