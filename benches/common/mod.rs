@@ -3,6 +3,7 @@
 //! Each bench uses a part of it.
 #![allow(dead_code)]
 
+pub mod measure;
 pub mod server;
 pub mod table;
 pub mod usage;
