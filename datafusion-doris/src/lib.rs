@@ -21,6 +21,7 @@
 //! | read a table | Arrow Flight SQL, split by tablets; filters, columns and limits are sent as Doris SQL | [`scan`] |
 //! | read its changes | windows of the changelog, an unbounded stream with a change kind per row | [`changelog`] |
 //! | write | Stream Load with two-phase commit: a statement is visible whole or not at all | [`sink`] |
+//! | change in place | `DELETE`, `UPDATE` and `TRUNCATE` are sent to Doris whole, where they mean the same there | [`dml`] |
 //! | mirror continuously | `INSERT INTO sink SELECT … FROM changelog` in epochs, as a background job | [`checkpoint`], [`job`] |
 //!
 //! ```text
@@ -31,6 +32,7 @@ pub mod changelog;
 pub mod checkpoint;
 pub mod client;
 pub mod debezium;
+pub mod dml;
 pub mod error;
 pub mod factory;
 #[cfg(feature = "failpoints")]

@@ -4,16 +4,17 @@ use std::sync::Arc;
 
 use datafusion::dataframe::DataFrame;
 use datafusion::execution::session_state::SessionStateBuilder;
+use datafusion::optimizer::AnalyzerRule;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 
 use crate::error::Result;
 use crate::factory::{DORIS_FORMAT, DorisTableFactory};
-use crate::optimizer::with_stream_rules;
+use crate::optimizer::{WholeStatements, with_stream_rules};
 use crate::options::JobOptions;
 
-/// Adds `STORED AS DORIS`, the optimizer rules for streams and the settings `doris.*` ([`JobOptions`]) to a context. Values
+/// Adds `STORED AS DORIS`, the optimizer rules for streams and for DELETE and UPDATE, and the settings `doris.*` ([`JobOptions`]) to a context. Values
 /// that are set stay as they are.
 ///
 /// Doing it twice changes nothing.
@@ -26,6 +27,9 @@ pub fn register(context: &SessionContext) -> Result<()> {
     let rules = with_stream_rules(state.physical_optimizers());
     let mut extended =
         SessionStateBuilder::new_from_existing(state.clone()).with_physical_optimizer_rules(rules).build();
+    if !extended.analyzer().rules.iter().any(|rule| rule.name() == WholeStatements.name()) {
+        extended.add_analyzer_rule(Arc::new(WholeStatements));
+    }
     JobOptions::register(extended.config_mut().options_mut());
     extended.table_factories_mut().insert(DORIS_FORMAT.to_string(), Arc::new(DorisTableFactory::default()));
     *state = extended;
@@ -42,6 +46,7 @@ pub fn session_context() -> SessionContext {
     let rules = with_stream_rules(&datafusion::physical_optimizer::optimizer::PhysicalOptimizer::new().rules);
     let state = state
         .with_physical_optimizer_rules(rules)
+        .with_analyzer_rule(Arc::new(WholeStatements))
         .with_table_factory(DORIS_FORMAT.to_string(), Arc::new(DorisTableFactory::default()))
         .build();
     SessionContext::new_with_state(state)
@@ -155,6 +160,8 @@ mod tests {
         let session = context.session_id();
         register(&context).unwrap();
         assert_eq!(context.state().physical_optimizers().len(), rules);
+        let whole = |rule: &&Arc<dyn AnalyzerRule + Send + Sync>| rule.name() == WholeStatements.name();
+        assert_eq!(context.state().analyzer().rules.iter().filter(whole).count(), 1);
         assert_eq!(context.session_id(), session);
         assert!(context.state().table_factories().contains_key(DORIS_FORMAT));
     }

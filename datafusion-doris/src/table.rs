@@ -2,6 +2,7 @@
 
 mod changes;
 mod defaults;
+mod dml;
 mod events;
 mod kind;
 mod schema;
@@ -501,5 +502,36 @@ impl TableProvider for DorisTable {
         };
         let sink = DorisSink::try_new(self.client.clone(), &self.doris, Arc::clone(self.bound.schema()), options)?;
         Ok(Arc::new(DorisSinkExec::new(input, Arc::new(sink), epoch_sources).planned_in(state.config())))
+    }
+
+    fn delete_from<'life0, 'life1, 'async_trait>(
+        &'life0 self,
+        _: &'life1 dyn Session,
+        _: Vec<Expr>,
+    ) -> BoxFuture<'async_trait, DfResult<Arc<dyn ExecutionPlan>>>
+    where
+        'life0: 'async_trait,
+        'life1: 'async_trait,
+        Self: 'async_trait,
+    {
+        std::future::ready(Err(self.not_whole("DELETE FROM").into())).boxed()
+    }
+
+    fn update<'life0, 'life1, 'async_trait>(
+        &'life0 self,
+        _: &'life1 dyn Session,
+        _: Vec<(String, Expr)>,
+        _: Vec<Expr>,
+    ) -> BoxFuture<'async_trait, DfResult<Arc<dyn ExecutionPlan>>>
+    where
+        'life0: 'async_trait,
+        'life1: 'async_trait,
+        Self: 'async_trait,
+    {
+        std::future::ready(Err(self.not_whole("UPDATE").into())).boxed()
+    }
+
+    async fn truncate(&self, _: &dyn Session) -> DfResult<Arc<dyn ExecutionPlan>> {
+        Ok(self.truncate_plan()?)
     }
 }

@@ -133,6 +133,11 @@ impl Cluster {
         &self.fenodes
     }
 
+    /// Address of the MySQL protocol, as option `jdbc-url`.
+    pub fn jdbc_url(&self) -> &str {
+        &self.jdbc_url
+    }
+
     /// Properties of a table that records its changes, with the rows as they were before if so asked.
     pub fn recording(&self, old_values: bool) -> &'static str {
         match (self.profile, old_values) {

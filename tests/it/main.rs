@@ -15,6 +15,7 @@ mod checkpoint_store;
 mod cli;
 mod conformance;
 mod debezium;
+mod dml;
 mod hand_over;
 mod harness;
 mod jobs;

@@ -1,5 +1,6 @@
 //! Everything that talks to a Doris cluster.
 
+mod change;
 mod cleanup;
 mod endpoints;
 mod flight;

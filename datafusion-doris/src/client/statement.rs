@@ -119,6 +119,11 @@ impl DorisConnection {
         &self.host
     }
 
+    /// Number of this connection at the FE, as `KILL` takes it.
+    pub fn id(&self) -> u32 {
+        self.conn.id()
+    }
+
     /// Says goodbye to the server and closes the connection.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Physical optimizer rules for streams.
+//! Optimizer rules: physical ones for streams, and one of the analyzer for DELETE and UPDATE ([`WholeStatements`]).
 //!
 //! DataFusion is free to reorder rows and to gather them into large batches. Over a changelog the first is
 //! corruption (an old version of a key overtakes a newer one), the second hides rows for as long as the stream is
@@ -7,6 +7,7 @@
 //! epoch; elsewhere no position of a changelog is published ahead of its rows. Other plans are left alone.
 
 mod batch_size;
+mod dml;
 mod endless;
 mod hand_over;
 mod static_sides;
@@ -31,6 +32,7 @@ use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMerge
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, Partitioning};
 
 pub use batch_size::BatchSizeExec;
+pub use dml::WholeStatements;
 pub use endless::RefuseEndless;
 pub use hand_over::PublishPositions;
 use static_sides::NoDynamicFiltersInEpochs;

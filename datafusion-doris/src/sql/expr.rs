@@ -223,7 +223,7 @@ fn is_text(doris_type: &DorisType) -> bool {
     matches!(doris_type, DorisType::Char(_) | DorisType::Varchar(_) | DorisType::String)
 }
 
-fn text_of(value: &ScalarValue) -> Option<&str> {
+pub(super) fn text_of(value: &ScalarValue) -> Option<&str> {
     match value {
         ScalarValue::Utf8(Some(text)) | ScalarValue::LargeUtf8(Some(text)) | ScalarValue::Utf8View(Some(text)) => {
             Some(text)
@@ -232,7 +232,7 @@ fn text_of(value: &ScalarValue) -> Option<&str> {
     }
 }
 
-fn integer_of(value: &ScalarValue) -> Option<i64> {
+pub(super) fn integer_of(value: &ScalarValue) -> Option<i64> {
     match value {
         ScalarValue::Int8(Some(value)) => Some((*value).into()),
         ScalarValue::Int16(Some(value)) => Some((*value).into()),
@@ -258,7 +258,7 @@ fn decimal_of(value: &ScalarValue) -> Option<(i256, i8)> {
 }
 
 /// Microseconds of a timestamp without zone; nanoseconds only when whole.
-fn micros_of(value: &ScalarValue) -> Option<i64> {
+pub(super) fn micros_of(value: &ScalarValue) -> Option<i64> {
     match value {
         ScalarValue::TimestampSecond(Some(value), None) => value.checked_mul(1_000_000),
         ScalarValue::TimestampMillisecond(Some(value), None) => value.checked_mul(1_000),
@@ -269,7 +269,7 @@ fn micros_of(value: &ScalarValue) -> Option<i64> {
 }
 
 /// `value` as a literal that Doris compares with a column of `doris_type` without converting the column.
-fn typed_literal(doris_type: &DorisType, value: &ScalarValue) -> Option<String> {
+pub(super) fn typed_literal(doris_type: &DorisType, value: &ScalarValue) -> Option<String> {
     match doris_type {
         DorisType::Boolean => match value {
             ScalarValue::Boolean(Some(value)) => Some(if *value { "TRUE" } else { "FALSE" }.into()),

@@ -1,8 +1,10 @@
-//! Doris SQL text: quoting, literals, filters, and the statements of scans and changelog reads.
+//! Doris SQL text: quoting, literals, filters, and the statements of scans, changelog reads and changes of rows.
 //!
 //! Everything that stands in a statement comes from here. Literals are printed by this crate alone: a general SQL
 //! printer does not know Doris' backslash escapes, and a value could end its literal early.
 
+mod assign;
+mod change;
 mod changelog;
 mod expr;
 mod ident;
@@ -11,6 +13,8 @@ mod scan;
 #[cfg(test)]
 mod tests;
 
+pub use assign::{AssignedValue, assigned_value};
+pub use change::{Change, delete_sql, truncate_sql, update_sql};
 pub use changelog::{ChangelogSelect, HiddenColumns, IncrementType, commit_at_sql, first_change_sql, utc_text};
 pub use expr::filter_sql;
 pub use ident::{quote_ident, quote_table};

@@ -1,4 +1,7 @@
-//! UPDATE and DELETE. On unique tables both become writes, with change records; on duplicate tables DELETE kills rows.
+//! UPDATE and DELETE. On unique tables both become writes, with change records; on other tables DELETE kills the rows of a
+//! simple condition, uncounted.
+
+mod simple_condition;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +18,7 @@ use super::partition;
 use super::query::{self, QueryOptions, engine_error};
 use crate::engine::{LoadSpec, MergeType, StatementResult};
 use crate::error::SqlError;
+use crate::random;
 use crate::session::Session;
 use crate::storage::{Column, KeysType, RowVictims, SEQUENCE_COL, Table};
 use crate::types::conform_in;
@@ -136,6 +140,9 @@ pub(super) async fn delete(session: &mut Session, cursor: &mut Cursor<'_>) -> Re
         table.partition_ids(partitions)?;
     }
     check_delete_columns(&table, cursor)?;
+    if table.keys_type() != KeysType::Unique {
+        simple_condition::check(&table, cursor)?;
+    }
     let filter = Filter { partitions, alias, predicate: predicate(cursor)? };
     if table.keys_type() == KeysType::Unique {
         let items: Vec<String> = table.columns().iter().map(|c| quoted(&c.name)).collect();
@@ -157,8 +164,11 @@ pub(super) async fn delete(session: &mut Session, cursor: &mut Cursor<'_>) -> Re
     }
     let engine = &session.engine;
     let _order = engine.commit_lock.lock();
-    let killed = table.kill(&RowVictims { epoch, rows }, engine.config().clock.now_ms())?;
-    Ok(StatementResult::Done { affected: killed, info: String::new() })
+    table.kill(&RowVictims { epoch, rows }, engine.config().clock.now_ms())?;
+    // A condition is stored, rows are not counted.
+    let (label, txn) = (random::uuid(), engine.catalog.next_ids(1));
+    let info = format!("{{'label':'delete_{label}', 'status':'VISIBLE', 'txnId':'{txn}'}}");
+    Ok(StatementResult::Done { affected: 0, info })
 }
 
 fn predicate(cursor: &mut Cursor<'_>) -> Result<Option<String>, SqlError> {
