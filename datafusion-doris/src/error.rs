@@ -163,14 +163,20 @@ pub enum Outlook {
 }
 
 /// What a caller may do after an error.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Retry {
     /// The same request gives the same error.
     Never,
     /// Nothing happened at the server, or the request is idempotent: repeat it (with the same label).
     SameLabel,
+    /// As [`Retry::SameLabel`], but not soon: the server has more open work than it takes.
+    Later,
+    /// A load holds the label: see what it is and end it, then repeat under the same label.
+    LabelTaken,
     /// The outcome is unknown: ask the label's state before anything else.
     AskLabelState,
+    /// The outcome is unknown and nothing tells it: a repetition may write rows a second time.
+    CannotTell,
 }
 
 impl Error {

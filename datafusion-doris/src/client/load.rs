@@ -18,8 +18,8 @@ use super::DorisClient;
 use super::http::{self, Answer, Request, authority, escape, header_map};
 use crate::error::{Error, Result, Retry};
 use crate::protocol::{
-    ExistingJob, LoadVerdict, StreamLoadHeaders, StreamLoadResponse, TxnOperation, TxnOutcome, TxnRef, classify_load,
-    classify_load_refusal, classify_txn, txn_headers,
+    LoadEvent, LoadKind, LoadStep, Refusal, StreamLoadHeaders, StreamLoadResponse, TxnOperation, TxnOutcome, TxnRef,
+    after_load, classify_load, classify_load_refusal, classify_txn, txn_headers,
 };
 use crate::types::TableIdent;
 
@@ -60,11 +60,39 @@ pub struct TxnAnswer {
 #[derive(Debug)]
 #[must_use = "dropping an open load aborts it"]
 pub struct OpenLoad {
-    table: String,
-    label: String,
+    identity: Identity,
     host: String,
     answer_timeout: Duration,
     state: State,
+}
+
+/// What errors and decisions need to know of a load.
+#[derive(Debug, Clone)]
+struct Identity {
+    table: String,
+    label: String,
+    kind: LoadKind,
+}
+
+impl Identity {
+    /// What may be done after `event`, which is no success.
+    fn retry_after(&self, event: LoadEvent) -> Retry {
+        match after_load(event, self.kind) {
+            LoadStep::Failed(retry) => retry,
+            LoadStep::Done | LoadStep::DoneNotVisible => Retry::AskLabelState,
+        }
+    }
+
+    fn refused(&self, message: String, retry: Retry) -> Error {
+        Error::StreamLoad {
+            table: self.table.clone(),
+            label: self.label.clone(),
+            message,
+            error_url: None,
+            first_error: None,
+            retry,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -86,7 +114,7 @@ enum Part {
 impl OpenLoad {
     /// Label of the load.
     pub fn label(&self) -> &str {
-        &self.label
+        &self.identity.label
     }
 
     /// `host:port` of the BE that takes the load.
@@ -123,7 +151,8 @@ impl OpenLoad {
     ///
     /// # Errors
     /// [`Error::StreamLoad`] when the server refused the load. [`Error::Transport`] with [`Retry::AskLabelState`] when
-    /// the answer was lost: the load may be committed (or pre-committed), and its label tells.
+    /// the answer was lost: the load may be committed (or pre-committed), and its label tells. A load by group commit
+    /// has none: [`Retry::CannotTell`].
     pub async fn finish(mut self) -> Result<StreamLoadResponse> {
         let state = std::mem::replace(&mut self.state, State::Ended);
         let State::Sending { body, mut answer } = state else {
@@ -137,44 +166,40 @@ impl OpenLoad {
         }
         drop(body);
         match tokio::time::timeout(self.answer_timeout, answer).await {
-            Ok(answer) => joined(answer, &self.host),
+            Ok(answer) => joined(answer, &self.host).map_err(|error| self.broken(error, LoadEvent::LostAnswer)),
             Err(elapsed) => Err(Error::Transport {
+                operation: format!("waiting for the answer of load {}", self.identity.label),
+                retry: self.identity.retry_after(LoadEvent::LostAnswer),
                 host: self.host,
-                operation: format!("waiting for the answer of load {}", self.label),
-                retry: Retry::AskLabelState,
                 source: Box::new(elapsed),
             }),
+        }
+    }
+
+    /// `error`, where a connection that broke means `event`.
+    fn broken(&self, error: Error, event: LoadEvent) -> Error {
+        match error {
+            Error::Transport { host, operation, retry, source } if retry != Retry::Never => {
+                let event = if retry == Retry::SameLabel { LoadEvent::NotReached } else { event };
+                Error::Transport { host, operation, retry: self.identity.retry_after(event), source }
+            }
+            error => error,
         }
     }
 
     /// What an answer before the end of the body means.
     fn early(&self, answer: Result<StreamLoadResponse>) -> Error {
         match answer {
-            Ok(_) => Error::StreamLoad {
-                table: self.table.clone(),
-                label: self.label.clone(),
-                message: "the server answered before it had the whole body".into(),
-                error_url: None,
-                first_error: None,
-                retry: Retry::AskLabelState,
-            },
-            // The body was not complete, so nothing can have been committed.
-            Err(Error::Transport { host, operation, source, .. }) => {
-                Error::Transport { host, operation, retry: Retry::SameLabel, source }
+            Ok(_) => {
+                let retry = self.identity.retry_after(LoadEvent::LostAnswer);
+                self.identity.refused("the server answered before it had the whole body".into(), retry)
             }
-            Err(error) => error,
+            Err(error) => self.broken(error, LoadEvent::CutBody),
         }
     }
 
     fn ended(&self) -> Error {
-        Error::StreamLoad {
-            table: self.table.clone(),
-            label: self.label.clone(),
-            message: "the load ended with an earlier error".into(),
-            error_url: None,
-            first_error: None,
-            retry: Retry::Never,
-        }
+        self.identity.refused("the load ended with an earlier error".into(), Retry::Never)
     }
 }
 
@@ -214,29 +239,30 @@ impl DorisClient {
     pub fn stream_load(&self, load: StreamLoad) -> BoxFuture<'_, Result<OpenLoad>> {
         async move {
             let table = load.table.to_string();
+            let identity = Identity { table, label: load.label.clone(), kind: load.headers.kind() };
             let path = format!("/api/{}/{}/_stream_load", escape(&load.table.database), escape(&load.table.table));
-            let operation = format!("load {} into {table}", load.label);
+            let operation = format!("load {} into {}", load.label, identity.table);
             let headers = header_map(load.headers.iter())?;
-            let url = self.load_target(&path, &operation, &headers, &load).await?;
+            let url = self.load_target(&path, &operation, &headers, &identity).await?;
 
             let host = authority(&url);
             let (body, parts) = mpsc::channel(load.buffer_count.max(1));
             let client = self.clone();
-            let identity = (table.clone(), load.label.clone());
+            let of_answer = identity.clone();
             let answer = SpawnedTask::spawn(async move {
                 let body = reqwest::Body::wrap_stream(body_stream(parts));
                 let answer = client.inner.http.put_stream(url, &operation, headers, body).await?;
-                accepted(identity, &answer)
+                accepted(&of_answer, &answer)
             });
             let timeout = load.headers.get("timeout").and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs);
             let answer_timeout = timeout.map_or(ANSWER_TIMEOUT, |timeout| timeout + self.options().read_timeout);
-            Ok(OpenLoad { table, label: load.label, host, answer_timeout, state: State::Sending { body, answer } })
+            Ok(OpenLoad { identity, host, answer_timeout, state: State::Sending { body, answer } })
         }
         .boxed()
     }
 
     /// The BE for a load: named by the options, by the FE's list of backends, or by the FE's redirect.
-    async fn load_target(&self, path: &str, operation: &str, headers: &HeaderMap, load: &StreamLoad) -> Result<Url> {
+    async fn load_target(&self, path: &str, operation: &str, headers: &HeaderMap, load: &Identity) -> Result<Url> {
         if !self.inner.backends.is_empty() {
             return self.live_backend(self.inner.backends.in_order(), path, operation).await;
         }
@@ -313,56 +339,65 @@ impl DorisClient {
 }
 
 /// The BE's answer, when it took the load.
-fn accepted((table, label): (String, String), answer: &Answer) -> Result<StreamLoadResponse> {
+fn accepted(load: &Identity, answer: &Answer) -> Result<StreamLoadResponse> {
     super::frontend::check_refused_login(answer)?;
+    let (event, said) = classify_load(answer.status.as_u16(), answer.body.as_bytes());
     let response = StreamLoadResponse::parse(answer.body.as_bytes());
-    let (message, retry) = match classify_load(answer.status.as_u16(), answer.body.as_bytes()) {
-        LoadVerdict::Success => (String::new(), None),
-        LoadVerdict::PublishTimeout => {
+    let Identity { table, label, .. } = load;
+    match (after_load(event, load.kind), response) {
+        (LoadStep::Done, Ok(response)) => Ok(response),
+        (LoadStep::DoneNotVisible, Ok(response)) => {
             tracing::warn!(%table, %label, "load is committed and not visible yet (publish timeout)");
-            (String::new(), None)
+            Ok(response)
         }
-        LoadVerdict::LabelExists { state, txn_id } => {
-            let by = txn_id.map(|id| format!(" by transaction {id}")).unwrap_or_default();
-            let state = match state {
-                ExistingJob::Running => "still loading".to_string(),
-                ExistingJob::PreCommitted => "pre-committed".to_string(),
-                ExistingJob::Finished => "finished".to_string(),
-                ExistingJob::Unknown(text) => format!("in state '{text}'"),
+        (LoadStep::Failed(retry), response) => {
+            let response = response.unwrap_or_default();
+            let message = match event {
+                LoadEvent::LabelTaken(state) => {
+                    let by = response.txn_of_label().map(|id| format!(" by transaction {id}")).unwrap_or_default();
+                    format!("the label is taken{by}, which is {state}")
+                }
+                LoadEvent::Refused(reason) => advised(said, reason),
+                _ => said,
             };
-            (format!("the label is taken{by}, which is {state}"), Some(Retry::Never))
+            let StreamLoadResponse { error_url, first_error, .. } = response;
+            Err(Error::StreamLoad {
+                table: table.clone(),
+                label: label.clone(),
+                message,
+                error_url,
+                first_error,
+                retry,
+            })
         }
-        LoadVerdict::Refused { retry, message } => (message, Some(retry)),
-    };
-    match (response, retry) {
-        (Ok(response), None) => Ok(response),
-        (response, retry) => {
-            let (error_url, first_error) =
-                response.map(|response| (response.error_url, response.first_error)).unwrap_or_default();
-            let retry = retry.unwrap_or(Retry::AskLabelState);
-            Err(Error::StreamLoad { table, label, message, error_url, first_error, retry })
-        }
+        // Events of success are only read from responses.
+        (_, Err(malformed)) => Err(load.refused(malformed.to_string(), load.retry_after(LoadEvent::LostAnswer))),
+    }
+}
+
+/// The server's text and what to do about it.
+fn advised(said: String, reason: Refusal) -> String {
+    match reason.advice() {
+        Some(advice) => format!("{said}; {advice}"),
+        None => said,
     }
 }
 
 /// A load that the FE refused instead of redirecting it.
-fn load_refusal(load: &StreamLoad, answer: Answer) -> Error {
+fn load_refusal(load: &Identity, answer: Answer) -> Error {
     if let Err(refused) = super::frontend::check_refused_login(&answer) {
         return refused;
     }
     let body: Value = serde_json::from_str(&answer.body).unwrap_or(Value::Null);
     let text = ["msg", "Message", "data"].iter().find_map(|key| body.get(key).and_then(Value::as_str));
-    let retry = classify_load_refusal(answer.status.as_u16(), text);
-    let message = match text {
+    let event = classify_load_refusal(answer.status.as_u16(), text);
+    let said = match text {
         Some(text) => text.to_string(),
         None => format!("{} answered http status {}", answer.host, answer.status.as_u16()),
     };
-    Error::StreamLoad {
-        table: load.table.to_string(),
-        label: load.label.clone(),
-        message,
-        error_url: None,
-        first_error: None,
-        retry,
-    }
+    let message = match event {
+        LoadEvent::AtFrontend(reason) => advised(said, reason),
+        _ => said,
+    };
+    load.refused(message, load.retry_after(event))
 }

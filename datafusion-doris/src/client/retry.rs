@@ -14,11 +14,20 @@ pub(crate) struct Backoff {
 impl Backoff {
     /// From 100 ms to 5 s, with the process's own randomness.
     pub(crate) fn new() -> Self {
+        Self::within(Duration::from_millis(100), Duration::from_secs(5))
+    }
+
+    /// From 500 ms to 30 s: for a server that has to get rid of work first.
+    pub(crate) fn patient() -> Self {
+        Self::within(Duration::from_millis(500), Duration::from_secs(30))
+    }
+
+    fn within(first: Duration, max: Duration) -> Self {
         let random = || {
             let bits = RandomState::new().build_hasher().finish() >> 11;
             bits as f64 / (1u64 << 53) as f64
         };
-        Self::with(Duration::from_millis(100), Duration::from_secs(5), Box::new(random))
+        Self::with(first, max, Box::new(random))
     }
 
     pub(crate) fn with(first: Duration, max: Duration, jitter: Box<dyn FnMut() -> f64 + Send>) -> Self {

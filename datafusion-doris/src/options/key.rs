@@ -114,7 +114,8 @@ option_keys! {
     ChangeFormat = "sink.change-format" [], "", Used, "`debezium-json`: the table takes one text column of Debezium change events (JSON, with or without schema) and writes what they say; for UNIQUE KEY tables.";
     DebeziumTimePrecision = "sink.debezium.time-precision" [], "", Used, "Unit of numbers in DATETIME columns, for events without schema: `ms`, `us` or `ns`. Absent: such numbers are an error.";
     DebeziumTimeZone = "sink.debezium.time-zone" [], "UTC", Used, "Zone whose wall clock a DATETIME column shows of a time that comes with an offset, for example `Asia/Shanghai`.";
-    MaxRetries = "sink.max-retries" [], "3", Used, "Further attempts of a commit.";
+    MaxRetries = "sink.max-retries" [], "3", Used, "Further attempts of a commit, and of a load that was refused for a reason that passes or whose BE died; see docs/outcomes.md.";
+    SinkVisibleWaitTimeout = "sink.visible-wait-timeout" [], "0s", Used, "How long a statement or epoch that is committed waits until its rows can be read, which Doris may let happen a little later (`Publish Timeout`); then it ends with a warning in the log. `0s`: not at all.";
     BufferSize = "sink.buffer-size" [], "1mb", Used, "Bytes per chunk of a load's body.";
     BufferCount = "sink.buffer-count" [], "3", Used, "Chunks in flight per load, at least 2.";
     WriteMode = "sink.write-mode" [], "STREAM_LOAD", Used, "Only `STREAM_LOAD` for now.";

@@ -1,11 +1,12 @@
 //! Options of writing.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::change_format::ChangeFormat;
 use super::entries::{Entries, parse_name};
 use super::key::OptionKey;
-use super::value::{Parsed, parse_bool, parse_count, parse_size};
+use super::value::{Parsed, parse_bool, parse_count, parse_duration, parse_size};
 use super::write_mode::WriteMode;
 use crate::error::{Error, Result};
 
@@ -104,8 +105,12 @@ pub struct SinkOptions {
     pub change_kind_column: Option<String>,
     /// `sink.change-format`: what the input is, when it is not rows.
     pub change_format: Option<ChangeFormat>,
-    /// `sink.max-retries`, default 3: further attempts of commit.
+    /// `sink.max-retries`, default 3: further attempts of a commit, and of a load that was refused for a reason that
+    /// passes.
     pub max_retries: usize,
+    /// `sink.visible-wait-timeout`, default 0 s = not at all: how long a statement or epoch that is committed waits until
+    /// its rows can be read.
+    pub visible_wait: Duration,
     /// `sink.properties.format`; `None` = csv for flat schemas, json otherwise.
     pub format: Option<SinkFormat>,
     /// `sink.properties.compress_type`, `''` = none. `None` = gz for csv and json, none for arrow.
@@ -135,6 +140,7 @@ impl Default for SinkOptions {
             change_kind_column: None,
             change_format: None,
             max_retries: 3,
+            visible_wait: Duration::ZERO,
             format: None,
             compression: None,
             csv: CsvFormat::default(),
@@ -186,6 +192,12 @@ impl SinkOptions {
     /// Sets [`Self::max_retries`].
     pub fn with_max_retries(mut self, retries: usize) -> Self {
         self.max_retries = retries;
+        self
+    }
+
+    /// Sets [`Self::visible_wait`].
+    pub fn with_visible_wait(mut self, limit: Duration) -> Self {
+        self.visible_wait = limit;
         self
     }
 
@@ -263,6 +275,9 @@ impl SinkOptions {
             change_kind_column: entries.parse(OptionKey::ChangeKindColumnSink, parse_name)?,
             change_format: ChangeFormat::from_entries(entries)?,
             max_retries: entries.parse(OptionKey::MaxRetries, parse_count)?.unwrap_or(defaults.max_retries),
+            visible_wait: entries
+                .parse(OptionKey::SinkVisibleWaitTimeout, parse_duration)?
+                .unwrap_or(defaults.visible_wait),
             buffer_bytes: entries.parse(OptionKey::BufferSize, parse_buffer_size)?.unwrap_or(defaults.buffer_bytes),
             buffer_count: entries.parse(OptionKey::BufferCount, parse_buffer_count)?.unwrap_or(defaults.buffer_count),
             parallelism: entries.parse(OptionKey::SinkParallelism, parse_parallelism)?.unwrap_or(defaults.parallelism),

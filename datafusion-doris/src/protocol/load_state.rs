@@ -23,6 +23,16 @@ pub enum LabelState {
 }
 
 impl LabelState {
+    /// All states.
+    pub const ALL: [LabelState; 6] = [
+        LabelState::Unknown,
+        LabelState::Prepare,
+        LabelState::PreCommitted,
+        LabelState::Committed,
+        LabelState::Visible,
+        LabelState::Aborted,
+    ];
+
     /// No later state can follow.
     pub fn is_final(self) -> bool {
         matches!(self, LabelState::Visible | LabelState::Aborted)
@@ -69,6 +79,31 @@ pub enum PendingOperation {
     Commit,
     /// Giving up a pre-committed load.
     Abort,
+    /// Nothing of ours: somebody left a load under a label that is to be used.
+    Leftover,
+}
+
+impl PendingOperation {
+    /// All operations.
+    pub const ALL: [PendingOperation; 5] = [
+        PendingOperation::Load,
+        PendingOperation::PreCommit,
+        PendingOperation::Commit,
+        PendingOperation::Abort,
+        PendingOperation::Leftover,
+    ];
+}
+
+impl fmt::Display for PendingOperation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            PendingOperation::Load => "load",
+            PendingOperation::PreCommit => "pre-commit",
+            PendingOperation::Commit => "commit",
+            PendingOperation::Abort => "abort",
+            PendingOperation::Leftover => "leftover",
+        })
+    }
 }
 
 /// What to do next.
@@ -90,26 +125,28 @@ pub enum NextStep {
 
 /// Decides from the label's state after the answer to `operation` was lost.
 ///
-/// | state | load | pre-commit | commit | abort |
-/// | --- | --- | --- | --- | --- |
-/// | UNKNOWN, PREPARE | wait | wait | wait | wait |
-/// | PRECOMMITTED | stop | done | commit again | abort again |
-/// | COMMITTED, VISIBLE | done | stop | done | stop |
-/// | ABORTED | resend | resend | stop | done |
+/// | state | load | pre-commit | commit | abort | leftover |
+/// | --- | --- | --- | --- | --- | --- |
+/// | UNKNOWN | wait | wait | wait | wait | resend |
+/// | PREPARE | wait | wait | wait | wait | wait |
+/// | PRECOMMITTED | stop | done | commit again | abort again | abort again |
+/// | COMMITTED, VISIBLE | done | stop | done | stop | stop |
+/// | ABORTED | resend | resend | stop | done | resend |
 pub fn after_unknown_outcome(operation: PendingOperation, state: LabelState) -> NextStep {
     use LabelState::{Aborted, Committed, PreCommitted, Prepare, Unknown, Visible};
-    use PendingOperation::{Abort, Commit, Load, PreCommit};
+    use PendingOperation::{Abort, Commit, Leftover, Load, PreCommit};
     match (operation, state) {
+        (Leftover, Unknown) => NextStep::Resend,
         (_, Unknown | Prepare) => NextStep::Wait,
         // Nobody asked for a second phase.
         (Load, PreCommitted) => NextStep::Stop,
         (PreCommit, PreCommitted) => NextStep::Done,
         (Commit, PreCommitted) => NextStep::CommitAgain,
-        (Abort, PreCommitted) => NextStep::AbortAgain,
+        (Abort | Leftover, PreCommitted) => NextStep::AbortAgain,
         (Load | Commit, Committed | Visible) => NextStep::Done,
         // Committed by someone else, or before its checkpoint.
-        (PreCommit | Abort, Committed | Visible) => NextStep::Stop,
-        (Load | PreCommit, Aborted) => NextStep::Resend,
+        (PreCommit | Abort | Leftover, Committed | Visible) => NextStep::Stop,
+        (Load | PreCommit | Leftover, Aborted) => NextStep::Resend,
         // The pre-committed rows are gone: only whoever can replay them may go on.
         (Commit, Aborted) => NextStep::Stop,
         (Abort, Aborted) => NextStep::Done,

@@ -1,13 +1,14 @@
 //! What Doris says and wants to hear over HTTP: headers, JSON bodies, statuses. Pure: no I/O, no clock.
 //!
-//! Recovery decisions are functions here ([`after_unknown_outcome`], [`classify_load`], [`classify_txn`]), so that each
-//! row of their tables has a test.
+//! What happened is read here ([`classify_load`], [`classify_txn`]), and what is done then is decided here
+//! ([`after_load`], [`after_txn`], [`after_unknown_outcome`]), so that each row of these tables has a test.
 
 mod envelope;
 mod frontends;
 mod label;
 mod load_state;
 mod location;
+mod outcomes;
 mod stream_load;
 #[cfg(test)]
 mod tests;
@@ -19,9 +20,11 @@ pub use frontends::{Frontend, flight_port_of, parse_frontends};
 pub use label::{LabelIdentity, MAX_LABEL_LENGTH, is_valid_label};
 pub use load_state::{LabelState, NextStep, PendingOperation, after_unknown_outcome};
 pub use location::{FlightLocation, RedirectTarget, parse_flight_location, parse_redirect};
+pub use outcomes::{
+    LoadEvent, LoadKind, LoadStep, Refusal, TxnEvent, TxnStep, after_load, after_txn, markdown as outcome_tables,
+};
 pub use stream_load::{
-    DELETE_SIGN, ExistingJob, LoadRequest, LoadVerdict, StreamLoadHeaders, StreamLoadResponse, classify_load,
-    classify_load_refusal,
+    DELETE_SIGN, ExistingJob, LoadRequest, StreamLoadHeaders, StreamLoadResponse, classify_load, classify_load_refusal,
 };
 pub use tso::{Tso, TsoStatus};
 pub use txn::{TxnOperation, TxnOutcome, TxnRef, classify_txn, txn_headers};

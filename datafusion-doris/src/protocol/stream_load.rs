@@ -1,13 +1,15 @@
 //! Stream Load: the headers of a load and the verdict on its answer.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde_json::Value;
 
 use super::envelope::integer;
-use super::txn::{contains_ignoring_case, txn_of_used_label};
+use super::outcomes::{LoadEvent, LoadKind, Refusal};
+use super::txn::txn_of_used_label;
 use super::{EnvelopeErrorKind, Malformed, excerpt, parse_envelope};
-use crate::error::{Error, Result, Retry};
+use crate::error::{Error, Result};
 use crate::options::{CsvFormat, SinkFormat, SinkOptions};
 use crate::sql::quote_ident;
 use crate::types::TableIdent;
@@ -118,6 +120,16 @@ impl StreamLoadHeaders {
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
     }
+
+    /// How the rows become visible.
+    pub fn kind(&self) -> LoadKind {
+        let grouped = self.get("group_commit").is_some_and(|mode| !mode.eq_ignore_ascii_case("off_mode"));
+        match (self.get("two_phase_commit"), grouped) {
+            (Some("true"), _) => LoadKind::TwoPhase,
+            (_, true) => LoadKind::Group,
+            (_, false) => LoadKind::Plain,
+        }
+    }
 }
 
 /// Printable separators as they are, any other with every byte as `\xNN`.
@@ -130,8 +142,8 @@ fn separator_header(bytes: &[u8]) -> String {
     }
 }
 
-/// State of the load that holds a label already.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// State of the load that holds a label already, as the answer tells; it may be older than the label's state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ExistingJob {
     /// `RUNNING`: still loading.
     Running,
@@ -140,42 +152,33 @@ pub enum ExistingJob {
     /// `FINISHED`: committed, visible or soon so.
     Finished,
     /// Absent, empty or another text.
-    Unknown(String),
+    Unknown,
 }
 
 impl ExistingJob {
+    /// All states.
+    pub const ALL: [ExistingJob; 4] =
+        [ExistingJob::Running, ExistingJob::PreCommitted, ExistingJob::Finished, ExistingJob::Unknown];
+
     fn parse(text: Option<&str>) -> Self {
-        let text = text.unwrap_or_default();
-        match text.trim().to_ascii_uppercase().as_str() {
+        match text.unwrap_or_default().trim().to_ascii_uppercase().as_str() {
             "RUNNING" | "PREPARE" => ExistingJob::Running,
             "PRECOMMITTED" => ExistingJob::PreCommitted,
             "FINISHED" | "COMMITTED" | "VISIBLE" => ExistingJob::Finished,
-            _ => ExistingJob::Unknown(text.to_owned()),
+            _ => ExistingJob::Unknown,
         }
     }
 }
 
-/// What an answer means for the rows of the load.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LoadVerdict {
-    /// The rows are in (or pre-committed under two-phase commit).
-    Success,
-    /// Committed, visible soon: success, but a reader may not see the rows yet.
-    PublishTimeout,
-    /// Nothing was loaded: the label is taken.
-    LabelExists {
-        /// State of the load that took it.
-        state: ExistingJob,
-        /// Its transaction, when the message tells.
-        txn_id: Option<i64>,
-    },
-    /// Nothing was loaded, or it is unknown ([`Retry::AskLabelState`]).
-    Refused {
-        /// What may be done next.
-        retry: Retry,
-        /// The server's text.
-        message: String,
-    },
+impl fmt::Display for ExistingJob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ExistingJob::Running => "still loading",
+            ExistingJob::PreCommitted => "pre-committed",
+            ExistingJob::Finished => "finished",
+            ExistingJob::Unknown => "in a state that the server does not tell",
+        })
+    }
 }
 
 /// The answer to a load.
@@ -251,80 +254,58 @@ impl StreamLoadResponse {
     }
 
     /// What this answer means, given that HTTP was 200.
-    pub fn verdict(&self) -> LoadVerdict {
+    pub fn event(&self) -> LoadEvent {
         match self.status.to_ascii_lowercase().as_str() {
-            "success" | "ok" => LoadVerdict::Success,
-            "publish timeout" => LoadVerdict::PublishTimeout,
-            "label already exists" => LoadVerdict::LabelExists {
-                state: ExistingJob::parse(self.existing_job_status.as_deref()),
-                txn_id: txn_of_used_label(&self.message),
-            },
-            _ => LoadVerdict::Refused { retry: retry_of(&self.message), message: self.message.clone() },
+            "success" | "ok" => LoadEvent::Loaded,
+            "publish timeout" => LoadEvent::PublishTimeout,
+            "label already exists" => LoadEvent::LabelTaken(ExistingJob::parse(self.existing_job_status.as_deref())),
+            _ => LoadEvent::Refused(Refusal::of(&self.message)),
         }
+    }
+
+    /// The transaction that holds the label, when the message of `Label Already Exists` tells.
+    pub fn txn_of_label(&self) -> Option<i64> {
+        txn_of_used_label(&self.message)
     }
 }
 
-/// What the answer to a load means: HTTP status and body.
+/// What the answer of a BE means: HTTP status and body, and what the server said where it was no success.
 ///
 /// A body that cannot be read, and a 5xx, leave the outcome unknown: the load may have been committed.
-pub fn classify_load(http_status: u16, body: &[u8]) -> LoadVerdict {
-    let refused = |retry, message| LoadVerdict::Refused { retry, message };
+pub fn classify_load(http_status: u16, body: &[u8]) -> (LoadEvent, String) {
+    let answered = |event| (event, format!("HTTP {http_status}, {}", excerpt(body)));
     match http_status {
         200 => {}
-        401 | 403 => return refused(Retry::Never, format!("HTTP {http_status}, {}", excerpt(body))),
+        401 | 403 => return answered(LoadEvent::Refused(Refusal::Access)),
         // The BE was busy or the request never reached a load.
-        429 => return refused(Retry::SameLabel, format!("HTTP {http_status}, {}", excerpt(body))),
-        400..500 => return refused(Retry::Never, format!("HTTP {http_status}, {}", excerpt(body))),
-        _ => return refused(Retry::AskLabelState, format!("HTTP {http_status}, {}", excerpt(body))),
+        429 => return answered(LoadEvent::Refused(Refusal::Busy)),
+        400..500 => return answered(LoadEvent::Refused(Refusal::Other)),
+        _ => return answered(LoadEvent::LostAnswer),
     }
     match StreamLoadResponse::parse(body) {
-        Ok(response) => response.verdict(),
+        Ok(response) => (response.event(), response.message),
         // A wrong password and the like come as the FE's envelope: no load began.
         Err(malformed) => match parse_envelope(http_status, body, super::Envelope::Object) {
             Err(error) if error.code.is_some() => {
-                let unavailable = error.kind == EnvelopeErrorKind::Unavailable;
-                refused(if unavailable { Retry::SameLabel } else { Retry::Never }, error.message)
+                let reason = match error.kind {
+                    EnvelopeErrorKind::Unavailable => Refusal::NoBackend,
+                    EnvelopeErrorKind::Auth => Refusal::Access,
+                    _ => Refusal::Other,
+                };
+                (LoadEvent::Refused(reason), error.message)
             }
-            _ => refused(Retry::AskLabelState, malformed.to_string()),
+            _ => (LoadEvent::LostAnswer, malformed.to_string()),
         },
     }
 }
 
-/// Texts of refusals that pass: the load was aborted or never began, so its label is free.
-const PASSING: [&str; 10] = [
-    "current running txns on db",
-    "max_running_txn_num_per_db",
-    "publishing_txn_num",
-    "-235",
-    "too many versions",
-    "TOO_MANY_VERSION",
-    "no backend load available",
-    "no available backend",
-    // A BE is down, and too few others have the tablet: `alive replica num 0 < load required replica num 1`,
-    // `success replica num 0 is less than quorum replica num 1`.
-    "replica num",
-    "memory limit",
-];
-
-/// Texts of refusals after which nobody knows whether the transaction lives.
-const UNKNOWN_OUTCOME: [&str; 4] = ["rpc", "timeout", "timed out", "no master"];
-
-/// What an FE means that answers a load instead of redirecting it. Nothing was loaded: what may pass may be repeated.
-pub fn classify_load_refusal(http_status: u16, message: Option<&str>) -> Retry {
-    match (http_status, message) {
-        (429 | 500.., _) => Retry::SameLabel,
-        (200, Some(message)) if retry_of(message) != Retry::Never => Retry::SameLabel,
-        _ => Retry::Never,
-    }
-}
-
-fn retry_of(message: &str) -> Retry {
-    let mentions = |texts: &[&str]| texts.iter().any(|text| contains_ignoring_case(message, text));
-    if mentions(&PASSING) {
-        Retry::SameLabel
-    } else if mentions(&UNKNOWN_OUTCOME) {
-        Retry::AskLabelState
-    } else {
-        Retry::Never
-    }
+/// What an FE means that answers a load instead of redirecting it. Nothing was loaded.
+pub fn classify_load_refusal(http_status: u16, message: Option<&str>) -> LoadEvent {
+    LoadEvent::AtFrontend(match (http_status, message) {
+        (429, _) => Refusal::Busy,
+        (500.., _) => Refusal::Unclear,
+        (401 | 403, _) => Refusal::Access,
+        (200, Some(message)) => Refusal::of(message),
+        _ => Refusal::Other,
+    })
 }

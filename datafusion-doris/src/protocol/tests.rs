@@ -107,8 +107,7 @@ fn separators_are_printed_so_that_a_header_carries_them() {
 
 #[test]
 fn load_answers_are_classified() {
-    let refused = |retry| LoadVerdict::Refused { retry, message: String::new() };
-    let exists = |state, txn_id| LoadVerdict::LabelExists { state, txn_id };
+    use LoadEvent::{LabelTaken, LostAnswer, Refused};
     let fail = |message: &str| json!({"TxnId": 7, "Label": "L", "Status": "Fail", "Message": message}).to_string();
     let used = "[LABEL_ALREADY_EXISTS]TStatus: errCode = 2, detailMessage = Label [L] has already been used, \
                 relate to txn [2001]";
@@ -117,61 +116,63 @@ fn load_answers_are_classified() {
             .to_string()
     };
     for (status, body, expected) in [
+        (200, json!({"TxnId": 7, "Label": "L", "Status": "Success", "Message": "OK"}).to_string(), LoadEvent::Loaded),
+        (200, json!({"Label": "L", "Status": "Publish Timeout"}).to_string(), LoadEvent::PublishTimeout),
+        (200, label("PRECOMMITTED"), LabelTaken(ExistingJob::PreCommitted)),
+        (200, label("RUNNING"), LabelTaken(ExistingJob::Running)),
+        (200, label("FINISHED"), LabelTaken(ExistingJob::Finished)),
+        (200, label(""), LabelTaken(ExistingJob::Unknown)),
+        (200, fail("[DATA_QUALITY_ERROR]too many filtered rows"), Refused(Refusal::FilteredRows)),
         (
             200,
-            json!({"TxnId": 7, "Label": "L", "Status": "Success", "Message": "OK"}).to_string(),
-            LoadVerdict::Success,
+            fail("current running txns on db 10 is 1000, larger than limit 1000"),
+            Refused(Refusal::TooManyTransactions),
         ),
-        (200, json!({"Label": "L", "Status": "Publish Timeout"}).to_string(), LoadVerdict::PublishTimeout),
-        (200, label("PRECOMMITTED"), exists(ExistingJob::PreCommitted, Some(2001))),
-        (200, label("RUNNING"), exists(ExistingJob::Running, Some(2001))),
-        (200, label("FINISHED"), exists(ExistingJob::Finished, Some(2001))),
-        (200, label(""), exists(ExistingJob::Unknown(String::new()), Some(2001))),
-        (200, fail("[DATA_QUALITY_ERROR]too many filtered rows"), refused(Retry::Never)),
-        (200, fail("current running txns on db 10 is 1000, larger than limit 1000"), refused(Retry::SameLabel)),
-        (200, fail("[E-235]failed to init rowset builder. version count: 2001"), refused(Retry::SameLabel)),
+        (200, fail("[E-235]failed to init rowset builder. version count: 2001"), Refused(Refusal::TooManyVersions)),
         (
             200,
             fail("[ANALYSIS_ERROR]tablet 1 alive replica num 0 < load required replica num 1"),
-            refused(Retry::SameLabel),
+            Refused(Refusal::NoBackend),
         ),
-        (200, fail("[THRIFT_RPC_ERROR]call frontend service failed"), refused(Retry::AskLabelState)),
-        (200, json!({"status": "FAILED", "msg": "There is no 100-continue header"}).to_string(), refused(Retry::Never)),
+        (200, fail("[THRIFT_RPC_ERROR]call frontend service failed"), Refused(Refusal::Unclear)),
+        (
+            200,
+            json!({"status": "FAILED", "msg": "There is no 100-continue header"}).to_string(),
+            Refused(Refusal::Other),
+        ),
         (
             200,
             json!({"msg": "Unauthorized", "code": 401, "data": "Access denied for x"}).to_string(),
-            refused(Retry::Never),
+            Refused(Refusal::Access),
         ),
-        (200, "<html>proxy</html>".into(), refused(Retry::AskLabelState)),
-        (200, String::new(), refused(Retry::AskLabelState)),
-        (401, String::new(), refused(Retry::Never)),
-        (404, String::new(), refused(Retry::Never)),
-        (429, String::new(), refused(Retry::SameLabel)),
-        (502, "bad gateway".into(), refused(Retry::AskLabelState)),
+        (200, "<html>proxy</html>".into(), LostAnswer),
+        (200, String::new(), LostAnswer),
+        (401, String::new(), Refused(Refusal::Access)),
+        (404, String::new(), Refused(Refusal::Other)),
+        (429, String::new(), Refused(Refusal::Busy)),
+        (502, "bad gateway".into(), LostAnswer),
     ] {
-        let found = match classify_load(status, body.as_bytes()) {
-            LoadVerdict::Refused { retry, message } => {
-                assert!(!message.is_empty(), "{body}");
-                refused(retry)
-            }
-            other => other,
-        };
-        assert_eq!(found, expected, "{status} {body}");
+        let (event, message) = classify_load(status, body.as_bytes());
+        assert_eq!(event, expected, "{status} {body}");
+        let done = matches!(event, LoadEvent::Loaded | LoadEvent::PublishTimeout);
+        assert!(done || !message.is_empty(), "{status} {body}");
     }
+    let taken = StreamLoadResponse::parse(label("PRECOMMITTED").as_bytes()).unwrap();
+    assert_eq!(taken.txn_of_label(), Some(2001));
 }
 
 #[test]
 fn load_that_an_fe_refused_may_be_announced_again_when_the_reason_passes() {
     for (status, message, expected) in [
-        (200, Some("There is no 100-continue header"), Retry::Never),
-        (200, Some("errCode = 2, detailMessage = No backend load available"), Retry::SameLabel),
-        (200, Some("timeout when waiting for the master"), Retry::SameLabel),
-        (200, None, Retry::Never),
-        (404, Some("no such table"), Retry::Never),
-        (429, None, Retry::SameLabel),
-        (503, Some("starting"), Retry::SameLabel),
+        (200, Some("There is no 100-continue header"), Refusal::Other),
+        (200, Some("errCode = 2, detailMessage = No backend load available"), Refusal::NoBackend),
+        (200, Some("timeout when waiting for the master"), Refusal::Unclear),
+        (200, None, Refusal::Other),
+        (404, Some("no such table"), Refusal::Other),
+        (429, None, Refusal::Busy),
+        (503, Some("starting"), Refusal::Unclear),
     ] {
-        assert_eq!(classify_load_refusal(status, message), expected, "{status} {message:?}");
+        assert_eq!(classify_load_refusal(status, message), LoadEvent::AtFrontend(expected), "{status} {message:?}");
     }
 }
 
@@ -219,17 +220,7 @@ fn txn_answers_are_classified_without_case() {
 }
 
 #[test]
-fn outcome_fulfils_only_the_operation_it_belongs_to() {
-    for (outcome, commit, abort) in [
-        (TxnOutcome::Done, true, true),
-        (TxnOutcome::AlreadyCommitted, true, false),
-        (TxnOutcome::AlreadyAborted, false, true),
-        (TxnOutcome::NotFound, false, true),
-        (TxnOutcome::StillLoading, false, false),
-    ] {
-        assert_eq!(outcome.fulfils(TxnOperation::Commit), commit, "{outcome:?}");
-        assert_eq!(outcome.fulfils(TxnOperation::Abort), abort, "{outcome:?}");
-    }
+fn request_of_an_abort_names_operation_and_label() {
     let [operation, txn] = txn_headers(TxnOperation::Abort, &TxnRef::Label("L".into()));
     assert_eq!((operation, txn), (("txn_operation", "abort".into()), ("label", "L".into())));
 }
@@ -238,17 +229,15 @@ fn outcome_fulfils_only_the_operation_it_belongs_to() {
 fn every_lost_answer_has_a_decision() {
     use LabelState::*;
     use NextStep::{AbortAgain, CommitAgain, Done, Resend, Stop, Wait};
-    let operations =
-        [PendingOperation::Load, PendingOperation::PreCommit, PendingOperation::Commit, PendingOperation::Abort];
     for (state, expected) in [
-        (Unknown, [Wait, Wait, Wait, Wait]),
-        (Prepare, [Wait, Wait, Wait, Wait]),
-        (PreCommitted, [Stop, Done, CommitAgain, AbortAgain]),
-        (Committed, [Done, Stop, Done, Stop]),
-        (Visible, [Done, Stop, Done, Stop]),
-        (Aborted, [Resend, Resend, Stop, Done]),
+        (Unknown, [Wait, Wait, Wait, Wait, Resend]),
+        (Prepare, [Wait, Wait, Wait, Wait, Wait]),
+        (PreCommitted, [Stop, Done, CommitAgain, AbortAgain, AbortAgain]),
+        (Committed, [Done, Stop, Done, Stop, Stop]),
+        (Visible, [Done, Stop, Done, Stop, Stop]),
+        (Aborted, [Resend, Resend, Stop, Done, Resend]),
     ] {
-        assert_eq!(operations.map(|operation| after_unknown_outcome(operation, state)), expected, "{state}");
+        assert_eq!(PendingOperation::ALL.map(|operation| after_unknown_outcome(operation, state)), expected, "{state}");
         assert_eq!(state.to_string().to_lowercase().parse(), Ok(state));
     }
     assert_eq!("CANCELLED".parse(), Ok(Aborted));

@@ -74,20 +74,6 @@ pub enum TxnOutcome {
     },
 }
 
-impl TxnOutcome {
-    /// Whether `operation` has its effect now, whoever did it.
-    ///
-    /// A commit of an unknown transaction is not done: ask the label's state. An abort of one is: nothing is left.
-    pub fn fulfils(&self, operation: TxnOperation) -> bool {
-        match operation {
-            TxnOperation::Commit => matches!(self, TxnOutcome::Done | TxnOutcome::AlreadyCommitted),
-            TxnOperation::Abort => {
-                matches!(self, TxnOutcome::Done | TxnOutcome::AlreadyAborted | TxnOutcome::NotFound)
-            }
-        }
-    }
-}
-
 /// Reads the answer to a commit or abort. Texts are compared without case: spellings differ between versions.
 pub fn classify_txn(http_status: u16, body: &[u8]) -> TxnOutcome {
     let refused = |retry, message| TxnOutcome::Refused { retry, message };

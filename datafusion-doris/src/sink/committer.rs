@@ -1,17 +1,19 @@
 //! Commit, abort, and finding out what became of an operation whose answer was lost.
 
+use std::fmt;
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
 use tokio::time::Instant;
 
 use crate::checkpoint::{AbortOutcome, Committable};
-use crate::client::DorisClient;
 use crate::client::retry::Backoff;
+use crate::client::{DorisClient, TxnAnswer};
 use crate::error::{Error, Result, Retry};
 use crate::failpoints;
 use crate::protocol::{
-    LabelState, NextStep, PendingOperation, TxnOperation, TxnOutcome, TxnRef, after_unknown_outcome,
+    LabelState, NextStep, PendingOperation, TxnEvent, TxnOperation, TxnOutcome, TxnRef, TxnStep, after_txn,
+    after_unknown_outcome,
 };
 
 /// Commits and aborts of one statement or epoch that are on their way at once.
@@ -114,42 +116,48 @@ impl Committer {
                 failpoints::answer(failpoints::COMMITTED)?;
                 Ok::<_, Error>(answer)
             };
-            match commit.await {
-                Ok(answer) if answer.outcome.fulfils(TxnOperation::Commit) => return Ok(()),
-                Ok(answer) => match answer.outcome {
-                    TxnOutcome::AlreadyAborted => {
-                        let reason = format!("{}; its rows are not in the table", answer.message);
-                        return Err(failed(reason, Retry::Never));
-                    }
-                    TxnOutcome::Refused { retry: Retry::Never, message } => {
-                        return Err(failed(message, Retry::Never));
-                    }
-                    TxnOutcome::NotFound => match self.client.label_state(&load.db, &load.label).await {
-                        Ok(LabelState::Committed | LabelState::Visible) => return Ok(()),
-                        Ok(LabelState::Aborted) => {
+            let (event, said) = what_came_of(commit.await);
+            let retry = said.retry();
+            match after_txn(TxnOperation::Commit, event) {
+                TxnStep::Done => return Ok(()),
+                TxnStep::Again => last = Some(said.into_error(|text| failed(text, Retry::AskLabelState))),
+                TxnStep::Look => {
+                    let state = match self.client.label_state(&load.db, &load.label).await {
+                        Ok(state) => state,
+                        Err(error) => {
+                            last = Some(error);
+                            continue;
+                        }
+                    };
+                    match after_unknown_outcome(PendingOperation::Commit, state) {
+                        NextStep::Done => return Ok(()),
+                        NextStep::Stop => {
                             let reason = "the server aborted it; its rows are not in the table".to_string();
                             return Err(failed(reason, Retry::Never));
                         }
-                        Ok(state) => {
+                        _ => {
                             let reason = format!(
-                                "{} and the label is {state}: whether its rows are in the table cannot be confirmed",
-                                answer.message
+                                "{said} and the label is {state}: whether its rows are in the table cannot be confirmed"
                             );
                             last = Some(failed(reason, Retry::AskLabelState));
                         }
-                        Err(error) => last = Some(error),
-                    },
-                    _ => last = Some(failed(answer.message, Retry::AskLabelState)),
-                },
-                Err(error) if error.retry() == Retry::Never => return Err(error),
-                Err(error) => match self.settle(PendingOperation::Commit, load).await? {
+                    }
+                }
+                TxnStep::AskLabelState => match self.settle(PendingOperation::Commit, load).await? {
                     NextStep::Done => return Ok(()),
-                    NextStep::CommitAgain => last = Some(error),
+                    NextStep::CommitAgain => last = Some(said.into_error(|text| failed(text, retry))),
                     _ => {
-                        let reason = format!("{error}, and the label is aborted: its rows are not in the table");
+                        let reason = format!("{said}, and the label is aborted: its rows are not in the table");
                         return Err(failed(reason, Retry::Never));
                     }
                 },
+                TxnStep::Visible | TxnStep::Stop => {
+                    return Err(said.into_error(|text| {
+                        let lost = event == TxnEvent::AlreadyAborted;
+                        let rows = if lost { "; its rows are not in the table" } else { "" };
+                        failed(format!("{text}{rows}"), Retry::Never)
+                    }));
+                }
             }
         }
         Err(last.unwrap_or_else(|| failed("no attempt was made".into(), Retry::AskLabelState)))
@@ -177,20 +185,44 @@ impl Committer {
             if attempt > 0 {
                 tokio::time::sleep(backoff.next_pause()).await;
             }
-            match self.client.finish_txn(&load.db, TxnOperation::Abort, txn_of(load)).await {
-                Ok(answer) if answer.outcome.fulfils(TxnOperation::Abort) => return Ok(Aborted::Gone),
-                Ok(answer) => match answer.outcome {
-                    TxnOutcome::AlreadyCommitted => return Ok(Aborted::Committed(answer.message)),
-                    TxnOutcome::Refused { retry: Retry::Never, message } => {
-                        return Err(failed(message, Retry::Never));
-                    }
-                    _ => last = Some(failed(answer.message, Retry::AskLabelState)),
-                },
-                Err(error) if error.retry() == Retry::Never => return Err(error),
-                Err(error) => last = Some(error),
+            let answer = self.client.finish_txn(&load.db, TxnOperation::Abort, txn_of(load)).await;
+            let (event, said) = what_came_of(answer);
+            match after_txn(TxnOperation::Abort, event) {
+                TxnStep::Done => return Ok(Aborted::Gone),
+                TxnStep::Visible => return Ok(Aborted::Committed(said.to_string())),
+                TxnStep::Stop => return Err(said.into_error(|text| failed(text, Retry::Never))),
+                TxnStep::Again | TxnStep::Look | TxnStep::AskLabelState => {
+                    last = Some(said.into_error(|text| failed(text, Retry::AskLabelState)));
+                }
             }
         }
         Err(last.unwrap_or_else(|| failed("no attempt was made".into(), Retry::AskLabelState)))
+    }
+
+    /// Waits until committed loads can be read, `limit` at most. They are committed in any case.
+    pub(super) async fn wait_visible(&self, loads: &[Committable], limit: Duration) {
+        let deadline = Instant::now() + limit;
+        for load in loads {
+            let mut backoff = Backoff::new();
+            loop {
+                let observed = match self.client.label_state(&load.db, &load.label).await {
+                    Ok(LabelState::Visible) => break,
+                    Ok(state) => format!("the label is {state}"),
+                    Err(error) => error.to_string(),
+                };
+                let pause = backoff.next_pause();
+                if Instant::now() + pause > deadline {
+                    tracing::warn!(
+                        table = %format!("{}.{}", load.db, load.table),
+                        label = %load.label,
+                        observed,
+                        "rows are committed and could not be read within 'sink.visible-wait-timeout'"
+                    );
+                    break;
+                }
+                tokio::time::sleep(pause).await;
+            }
+        }
     }
 
     /// Asks the label's state until it tells what became of `operation`.
@@ -232,10 +264,18 @@ impl Committer {
         let mut backoff = Backoff::new();
         loop {
             let state = self.client.label_state(&load.db, &load.label).await?;
-            match state {
-                LabelState::Unknown | LabelState::Aborted => return Ok(()),
-                LabelState::PreCommitted => return self.abort(load).await,
-                LabelState::Committed | LabelState::Visible => {
+            match after_unknown_outcome(PendingOperation::Leftover, state) {
+                NextStep::Resend | NextStep::Done => return Ok(()),
+                NextStep::AbortAgain => return self.abort(load).await,
+                NextStep::Wait if Instant::now() < deadline => {
+                    tracing::debug!(label = %load.label, "an earlier load under this label is still running");
+                    tokio::time::sleep(backoff.next_pause()).await;
+                }
+                NextStep::Wait => {
+                    let reason = "an earlier load under this label is still running".to_string();
+                    return Err(failure("resolve", load, reason, Retry::AskLabelState));
+                }
+                NextStep::Stop | NextStep::CommitAgain => {
                     let reason = format!(
                         "label {} of table {}.{} is {state} already: this epoch was written before; start a new \
                          generation",
@@ -243,16 +283,55 @@ impl Committer {
                     );
                     return Err(Error::Checkpoint { reason });
                 }
-                LabelState::Prepare if Instant::now() < deadline => {
-                    tracing::debug!(label = %load.label, "an earlier load under this label is still running");
-                    tokio::time::sleep(backoff.next_pause()).await;
-                }
-                LabelState::Prepare => {
-                    let reason = "an earlier load under this label is still running".to_string();
-                    return Err(failure("resolve", load, reason, Retry::AskLabelState));
-                }
             }
         }
+    }
+}
+
+/// What a server said, or why it could not be asked.
+#[derive(Debug)]
+enum Said {
+    Text(String),
+    Error(Error),
+}
+
+impl Said {
+    fn retry(&self) -> Retry {
+        match self {
+            Said::Text(_) => Retry::AskLabelState,
+            Said::Error(error) => error.retry(),
+        }
+    }
+
+    /// The error itself, or one that `of` makes of the text.
+    fn into_error(self, of: impl FnOnce(String) -> Error) -> Error {
+        match self {
+            Said::Text(text) => of(text),
+            Said::Error(error) => error,
+        }
+    }
+}
+
+impl fmt::Display for Said {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Said::Text(text) => f.write_str(text),
+            Said::Error(error) => error.fmt(f),
+        }
+    }
+}
+
+fn what_came_of(answer: Result<TxnAnswer>) -> (TxnEvent, Said) {
+    match answer {
+        Ok(TxnAnswer { outcome, message, .. }) => {
+            let event = TxnEvent::from(&outcome);
+            let text = match outcome {
+                TxnOutcome::Refused { message, .. } => message,
+                _ => message,
+            };
+            (event, Said::Text(text))
+        }
+        Err(error) => (TxnEvent::from(&error), Said::Error(error)),
     }
 }
 

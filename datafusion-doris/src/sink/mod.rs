@@ -244,6 +244,14 @@ impl DorisSink {
         })
     }
 
+    /// Waits until loads that are committed can be read, if the options say so.
+    async fn visible(&self, loads: &[Committable]) {
+        let limit = self.target.options.visible_wait;
+        if !limit.is_zero() {
+            self.target.committer.wait_visible(loads, limit).await;
+        }
+    }
+
     /// What to do when a part of a statement is in the table.
     fn after_torn(&self) -> &'static str {
         match self.model {
@@ -269,6 +277,8 @@ impl DataSink for DorisSink {
         let loads = self.load((&unique(), Generation(0), Epoch::FIRST), Labels::New, data).await?;
         let rows = loads.iter().map(|load| load.rows).sum();
         if !self.target.options.two_phase_commit {
+            let loads: Vec<Committable> = loads.into_iter().map(Loaded::take).collect();
+            self.visible(&loads).await;
             return Ok(rows);
         }
         let loads = SettleOnDrop::new(&self.target, loads.into_iter().map(Loaded::take).collect());
@@ -297,8 +307,11 @@ impl DataSink for DorisSink {
                 }
             },
         };
+        let committed = committables.to_vec();
         loads.release();
-        Ok(settled?)
+        let rows = settled?;
+        self.visible(&committed).await;
+        Ok(rows)
     }
 }
 
@@ -345,8 +358,11 @@ impl EpochSink for DorisSink {
         }
         let rows = loads.iter().map(|load| load.rows).sum();
         let committables: Vec<Committable> = loads.into_iter().map(Loaded::take).collect();
-        let committables = if self.target.options.two_phase_commit { committables } else { Vec::new() };
-        Ok(WriteOutcome { rows, committables })
+        if self.target.options.two_phase_commit {
+            return Ok(WriteOutcome { rows, committables });
+        }
+        self.visible(&committables).await;
+        Ok(WriteOutcome { rows, committables: Vec::new() })
     }
 
     fn name_run(&self, job: &str, generation: Generation) {
@@ -392,8 +408,12 @@ impl EpochSink for DorisSink {
     }
 
     async fn commit(&self, committables: &[Committable], _permit: &CommitPermit) -> Result<()> {
-        let _timer = self.target.metrics.commit_time.timer();
-        self.target.committer.commit_all(committables).await
+        {
+            let _timer = self.target.metrics.commit_time.timer();
+            self.target.committer.commit_all(committables).await?;
+        }
+        self.visible(committables).await;
+        Ok(())
     }
 
     async fn abort(&self, committables: &[Committable]) -> Result<AbortOutcome> {

@@ -1,8 +1,10 @@
 //! One load: chunks in, answered and settled.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::time::Instant;
 
 use super::run::LoadRun;
 use super::target::{AbortOnDrop, Loaded};
@@ -25,6 +27,9 @@ pub(super) struct Upload {
     replay: Option<Vec<Bytes>>,
     attempts_left: usize,
     backoff: Backoff,
+    /// For a server that has to get rid of work first.
+    patient: Backoff,
+    first_refusal: Option<Instant>,
     load: Committable,
 }
 
@@ -50,6 +55,8 @@ impl Upload {
             replay: Some(Vec::new()),
             attempts_left: target.options.max_retries,
             backoff: Backoff::new(),
+            patient: Backoff::patient(),
+            first_refusal: None,
             load: target.load(label),
         })
     }
@@ -110,19 +117,43 @@ impl Upload {
         Ok(())
     }
 
-    /// Decides whether the load may be sent again; gives the error back when not. `was_open` = the server knew it.
+    /// Makes ready to send the load again, where [`crate::protocol::after_load`] says so; gives the error back when not.
+    /// `was_open` = the server knew it.
     async fn prepare_retry(&mut self, error: Error, was_open: bool) -> Result<()> {
-        if error.retry() != Retry::SameLabel || self.replay.is_none() || self.attempts_left == 0 {
-            return Err(error);
+        let (pause, soon) = match error.retry() {
+            Retry::SameLabel => (self.backoff.next_pause(), true),
+            Retry::Later | Retry::LabelTaken => (self.patient.next_pause(), false),
+            Retry::Never | Retry::AskLabelState | Retry::CannotTell => return Err(error),
+        };
+        let waited = self.first_refusal.get_or_insert_with(Instant::now).elapsed();
+        let patient = waited + pause <= self.run.target.committer.patience;
+        if self.replay.is_none() || self.attempts_left == 0 || !(soon || patient) {
+            return Err(self.given_up(error, waited));
         }
         self.attempts_left -= 1;
-        tracing::debug!(label = %self.load.label, %error, "sending the load again under the same label");
-        tokio::time::sleep(self.backoff.next_pause()).await;
-        if was_open {
-            // The server may not have noticed yet that the first attempt is over.
+        tracing::debug!(label = %self.load.label, %error, ?pause, "sending the load again under the same label");
+        tokio::time::sleep(pause).await;
+        // The server may not have noticed yet that the first attempt is over.
+        if was_open || error.retry() == Retry::LabelTaken {
             self.clear_leftover().await?;
         }
         Ok(())
+    }
+
+    /// Says how often a load was refused that passes by itself, as a rule.
+    fn given_up(&self, error: Error, waited: Duration) -> Error {
+        let attempts = self.run.target.options.max_retries - self.attempts_left + 1;
+        match error {
+            Error::StreamLoad { table, label, message, error_url, first_error, retry: Retry::Later } => {
+                let why = match self.replay {
+                    Some(_) => format!("refused {attempts} times in {} s", waited.as_secs()),
+                    None => "a part of the rows was sent already and is not kept: run the statement again".to_string(),
+                };
+                let message = format!("{message} ({why})");
+                Error::StreamLoad { table, label, message, error_url, first_error, retry: Retry::Later }
+            }
+            error => error,
+        }
     }
 
     /// Ends the load of `rows` rows.
@@ -131,48 +162,64 @@ impl Upload {
     /// The server's refusal, or that the outcome could not be found out.
     pub(super) async fn finish(mut self, rows: u64) -> Result<Loaded> {
         let run = Arc::clone(&self.run);
-        let operation = match run.two_phase {
+        // A whole body was sent under this label: a load that holds it is ours.
+        let mut sent = false;
+        loop {
+            let opened = match self.open {
+                Some(_) => Ok(()),
+                None => self.open_and_replay().await,
+            };
+            let (error, was_open) = match (opened, self.open.take()) {
+                (Ok(()), Some(open)) => {
+                    let finish = async {
+                        failpoints::request(failpoints::PRE_COMMIT)?;
+                        let response = open.finish().await?;
+                        failpoints::answer(failpoints::PRE_COMMITTED)?;
+                        Ok::<_, Error>(response)
+                    };
+                    match AbortOnDrop::during(&run, &self.load, finish).await {
+                        Ok(response) => {
+                            self.load.txn_id = response.txn_id;
+                            let dropped = response.filtered_rows.saturating_add(response.unselected_rows);
+                            return Ok(Loaded::new(&run, rows.saturating_sub(dropped), self.load));
+                        }
+                        Err(error) => (error, true),
+                    }
+                }
+                (Ok(()), None) => continue,
+                (Err(error), open) => (error, open.is_some()),
+            };
+            let ask = match error.retry() {
+                Retry::AskLabelState => true,
+                Retry::LabelTaken => sent,
+                _ => false,
+            };
+            sent |= was_open;
+            if !ask {
+                self.prepare_retry(error, was_open).await?;
+            } else if self.resolve(error).await? {
+                return Ok(Loaded::new(&run, rows, self.load));
+            }
+        }
+    }
+
+    /// Finds out by the label what became of a load whose answer was lost: true = it is done, false = it is to be sent
+    /// again. Gives the error back when that cannot be.
+    async fn resolve(&mut self, error: Error) -> Result<bool> {
+        let operation = match self.run.two_phase {
             true => PendingOperation::PreCommit,
             false => PendingOperation::Load,
         };
-        loop {
-            let Some(open) = self.open.take() else {
-                match self.open_and_replay().await {
-                    Ok(()) => continue,
-                    Err(error) => {
-                        let was_open = self.open.take().is_some();
-                        self.prepare_retry(error, was_open).await?;
-                        continue;
-                    }
-                }
-            };
-            let finish = async {
-                failpoints::request(failpoints::PRE_COMMIT)?;
-                let response = open.finish().await?;
-                failpoints::answer(failpoints::PRE_COMMITTED)?;
-                Ok::<_, Error>(response)
-            };
-            let answer = AbortOnDrop::during(&run, &self.load, finish).await;
-            let error = match answer {
-                Ok(response) => {
-                    self.load.txn_id = response.txn_id;
-                    let dropped = response.filtered_rows.saturating_add(response.unselected_rows);
-                    return Ok(Loaded::new(&run, rows.saturating_sub(dropped), self.load));
-                }
-                Err(error) => error,
-            };
-            if error.retry() != Retry::AskLabelState {
-                self.prepare_retry(error, true).await?;
-                continue;
+        tracing::warn!(label = %self.load.label, %error, "the answer to a load was lost, asking for its state");
+        let settled = self.run.target.committer.settle(operation, &self.load);
+        match AbortOnDrop::during(&self.run, &self.load, settled).await? {
+            NextStep::Done => Ok(true),
+            // Nothing of it is in Doris: the first failure decides whether there is something to send again.
+            NextStep::Resend if self.replay.is_some() && self.attempts_left > 0 => {
+                self.attempts_left -= 1;
+                Ok(false)
             }
-            tracing::warn!(label = %self.load.label, %error, "the answer to a load was lost, asking for its state");
-            let settled = run.target.committer.settle(operation, &self.load);
-            match AbortOnDrop::during(&run, &self.load, settled).await? {
-                NextStep::Done => return Ok(Loaded::new(&run, rows, self.load)),
-                // Nothing of it is in Doris: the first failure decides whether there is something to send again.
-                NextStep::Resend if self.replay.is_some() && self.attempts_left > 0 => self.attempts_left -= 1,
-                _ => return Err(error),
-            }
+            _ => Err(error),
         }
     }
 }
