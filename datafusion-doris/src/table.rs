@@ -5,6 +5,7 @@ mod defaults;
 mod dml;
 mod events;
 mod kind;
+mod raw;
 mod schema;
 
 use std::collections::HashMap;
@@ -29,6 +30,7 @@ use self::changes::{carries_kind, splitting_updates};
 use self::defaults::{ColumnDefaults, with_default};
 use self::events::{event_schema, with_change_format};
 use self::kind::kind_column;
+use self::raw::with_read_fields;
 use self::schema::{BoundSchema, KindColumn};
 use crate::changelog::{
     ChangelogRequest, ChangelogSpec, DorisChangelogExec, RowKind, changes_at_root, epoch_sources, read_schema,
@@ -37,7 +39,7 @@ use crate::changelog::{
 use crate::client::DorisClient;
 use crate::error::{Error, Result};
 use crate::options::{DorisOptions, ScanMode, SinkOptions};
-use crate::scan::{DorisScanExec, ScanPlan, plan_scan};
+use crate::scan::{DorisScanExec, ReadSettings, ScanPlan, plan_snapshot};
 use crate::sink::{DorisSink, DorisSinkExec};
 use crate::sql::filter_sql;
 use crate::types::{KeyModel, TableSchema};
@@ -118,6 +120,7 @@ impl DorisTableBuilder {
         };
         let doris = client.table_schema(&options.table).await?;
         let options = with_change_format(options, &doris)?;
+        let declared = with_read_fields(declared, &options, &doris)?;
         let kind = kind_column(&options, &doris)?;
         let bound = BoundSchema::bind(&doris, declared.as_ref(), kind)?;
         if let KindColumn::Sink(name) = bound.kind() {
@@ -166,13 +169,15 @@ impl DorisTable {
         let conditions: Vec<Option<String>> = filters.iter().map(|filter| self.pushable(filter)).collect();
         // A limit counts rows after all filters: with one that stays here, every row has to come.
         let limit = limit.filter(|_| conditions.iter().all(Option::is_some));
-        let conditions: Vec<String> = conditions.into_iter().flatten().collect();
+        let conditions: Vec<String> =
+            self.own_condition().into_iter().chain(conditions.into_iter().flatten()).collect();
         ScanPlan {
             table: self.doris.table.clone(),
             columns: self.bound.stored_names(columns),
             filter: (!conditions.is_empty()).then(|| conditions.join(" AND ")),
             limit,
             as_of: None,
+            settings: ReadSettings::default(),
             splits: vec![],
         }
     }
@@ -184,10 +189,11 @@ impl DorisTable {
         projection: &[usize],
         partitions: usize,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let plan = plan_scan(&self.client, plan, partitions, self.options.read.tablets_per_split).await?;
+        let types = self.bound.types(columns);
+        let (plan, facts) = plan_snapshot(&self.client, plan, &self.options.read, &types, partitions).await?;
         let schema = Arc::new(self.bound.schema().project(projection)?);
         let read = Arc::new(self.bound.schema().project(columns)?);
-        let scan = DorisScanExec::new(self.client.clone(), plan, read, self.bound.types(columns));
+        let scan = DorisScanExec::new(self.client.clone(), plan, read, types).with_facts(facts);
         if columns.len() == projection.len() {
             return Ok(Arc::new(scan));
         }

@@ -13,7 +13,7 @@ use super::idle::PartitionVersions;
 use crate::client::{DorisClient, FlightSession};
 use crate::error::{Error, Result};
 use crate::protocol::Tso;
-use crate::scan::{ScanPlan, ScanSplit, open_session, plan_scan};
+use crate::scan::{ReadSettings, ScanPlan, ScanSplit, open_session, plan_scan};
 use crate::sql::{quote_table, string_literal};
 use crate::types::{LocalTime, ServerZone, TableIdent};
 
@@ -71,6 +71,7 @@ impl DorisServer {
             filter: None,
             limit: None,
             as_of,
+            settings: ReadSettings::default(),
             splits: vec![],
         }
     }

@@ -8,32 +8,27 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow::datatypes::{Schema, SchemaRef};
-use arrow::record_batch::RecordBatch;
-use arrow_flight::decode::FlightRecordBatchStream;
+use arrow::datatypes::Schema;
 use arrow_flight::error::FlightError;
 use arrow_flight::flight_service_client::FlightServiceClient;
 use arrow_flight::sql::{CommandStatementQuery, ProstMessageExt};
-use arrow_flight::{Action, FlightDescriptor, FlightInfo, HandshakeRequest, Ticket};
+use arrow_flight::{Action, FlightDescriptor, FlightInfo, HandshakeRequest};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use datafusion::common::runtime::SpawnedTask;
 use futures::future::BoxFuture;
-use futures::{FutureExt, Stream, StreamExt, TryStreamExt};
+use futures::{FutureExt, TryStreamExt};
 use parking_lot::Mutex;
 use prost::Message;
-use tokio::sync::mpsc;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Channel, ClientTlsConfig, Endpoint};
 use tonic::{Code, Status};
 
+use super::flight_result::{FlightQuery, ResultEndpoint};
 use super::{DorisClient, http::host_of};
 use crate::error::{Error, Result, Retry};
 use crate::options::ConnectionOptions;
 use crate::protocol::parse_flight_location;
 
-/// Batches decoded ahead of the consumer.
-const PREFETCH_BATCHES: usize = 2;
 /// Time a best-effort `CloseSession` may take.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Probes of the operating system: they find a dead peer, and no server counts them.
@@ -109,9 +104,17 @@ pub struct FlightSession {
     closed: bool,
 }
 
+/// A session without the client, which may keep it.
+#[derive(Debug)]
+pub(super) struct RestingSession {
+    authority: String,
+    host: String,
+    connection: Connection,
+}
+
 /// The channel of the FE and the token that it issued.
 #[derive(Clone)]
-struct Connection {
+pub(super) struct Connection {
     channel: Channel,
     bearer: MetadataValue<Ascii>,
     max_message_bytes: usize,
@@ -124,13 +127,13 @@ impl std::fmt::Debug for Connection {
 }
 
 impl Connection {
-    fn service(&self, channel: Channel) -> FlightServiceClient<Channel> {
+    pub(super) fn service(&self, channel: Channel) -> FlightServiceClient<Channel> {
         FlightServiceClient::new(channel)
             .max_decoding_message_size(self.max_message_bytes)
             .max_encoding_message_size(usize::MAX)
     }
 
-    fn request<T>(&self, message: T) -> tonic::Request<T> {
+    pub(super) fn request<T>(&self, message: T) -> tonic::Request<T> {
         let mut request = tonic::Request::new(message);
         request.metadata_mut().insert("authorization", self.bearer.clone());
         request
@@ -217,15 +220,6 @@ impl FlightSession {
         } else {
             Arc::new(info.clone().try_decode_schema()?)
         };
-        if info.endpoint.is_empty() {
-            // Not the same as an empty result, which has an endpoint too.
-            return Err(Error::Server {
-                host: self.authority.clone(),
-                operation: "the statement".into(),
-                code: None,
-                message: "the answer names no flight endpoint, so its rows cannot be fetched".into(),
-            });
-        }
         let mut endpoints = Vec::with_capacity(info.endpoint.len());
         for endpoint in info.endpoint {
             let Some(ticket) = endpoint.ticket else {
@@ -244,6 +238,7 @@ impl FlightSession {
                     code: None,
                     message: malformed.to_string(),
                 })?;
+                let located = located.mapped(|host, port| self.client.options().flight_host_map.resolve(host, port));
                 sources.push(match located.endpoint_url() {
                     Some(url) if authority_of(&url) != self.authority => {
                         let channel = self.client.channels().get(&url, self.client.options())?;
@@ -257,7 +252,23 @@ impl FlightSession {
             }
             endpoints.push(ResultEndpoint { ticket, sources });
         }
-        Ok(FlightQuery { schema, endpoints, connection: self.connection.clone() })
+        Ok(FlightQuery::new(schema, endpoints, self.connection.clone(), self.authority.clone()))
+    }
+
+    /// What is left of a session that somebody may use again; it is not closed by being dropped.
+    pub(super) fn rest(mut self) -> RestingSession {
+        self.closed = true;
+        RestingSession {
+            authority: std::mem::take(&mut self.authority),
+            host: std::mem::take(&mut self.host),
+            connection: self.connection.clone(),
+        }
+    }
+
+    /// The session again.
+    pub(super) fn wake(client: DorisClient, resting: RestingSession) -> Self {
+        let RestingSession { authority, host, connection } = resting;
+        Self { client, authority, host, connection, closed: false }
     }
 
     /// Ends the server-side connection; a statement that still runs there is cancelled.
@@ -297,115 +308,6 @@ impl Drop for FlightSession {
     }
 }
 
-#[derive(Debug)]
-struct ResultEndpoint {
-    ticket: Ticket,
-    /// Alternatives, tried in order: `host:port` and channel.
-    sources: Vec<(String, Channel)>,
-}
-
-/// A statement's result, not yet read. Keep the [`FlightSession`] until the stream is read: the result lives in it.
-#[derive(Debug)]
-pub struct FlightQuery {
-    schema: SchemaRef,
-    endpoints: Vec<ResultEndpoint>,
-    connection: Connection,
-}
-
-impl FlightQuery {
-    /// The schema the server planned; the only one an empty result has. Batches may differ from it in the encoding
-    /// of a column (for example dictionaries): their own schema is the truth.
-    pub fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.schema)
-    }
-
-    /// Number of parts of the result.
-    pub fn endpoints(&self) -> usize {
-        self.endpoints.len()
-    }
-
-    /// All parts, one after the other, in the server's order; at most two batches are read ahead.
-    ///
-    /// # Cancellation
-    /// Dropping the stream ends the transfer.
-    pub fn into_stream(self) -> impl Stream<Item = Result<RecordBatch>> + Send + 'static {
-        let Self { endpoints, connection, .. } = self;
-        let (sender, receiver) = mpsc::channel(PREFETCH_BATCHES);
-        let reader = async move {
-            for endpoint in endpoints {
-                if let Err(error) = read_endpoint(&connection, endpoint, &sender).await {
-                    // The consumer may be gone; then nobody is interested in the error either.
-                    let _ = sender.send(Err(error)).await;
-                    return;
-                }
-            }
-        };
-        // The task starts with the first poll, so that a query may be turned into a stream outside of a runtime.
-        let state = ReadState::Start(Some(Box::pin(reader)), receiver);
-        futures::stream::unfold(state, |state| async move {
-            let (task, mut receiver) = match state {
-                ReadState::Start(reader, receiver) => (reader.map(SpawnedTask::spawn), receiver),
-                ReadState::Running(task, receiver) => (task, receiver),
-            };
-            match receiver.recv().await {
-                Some(item) => Some((item, ReadState::Running(task, receiver))),
-                // The reader ended; a panic in it must not look like the end of the result.
-                None => match task?.join().await {
-                    Ok(()) => None,
-                    Err(panic) => {
-                        let error = Error::Transport {
-                            host: "arrow flight".into(),
-                            operation: "reading a result".into(),
-                            retry: Retry::Never,
-                            source: Box::new(panic),
-                        };
-                        Some((Err(error), ReadState::Running(None, receiver)))
-                    }
-                },
-            }
-        })
-    }
-}
-
-enum ReadState {
-    Start(Option<BoxFuture<'static, ()>>, mpsc::Receiver<Result<RecordBatch>>),
-    Running(Option<SpawnedTask<()>>, mpsc::Receiver<Result<RecordBatch>>),
-}
-
-/// Reads one part into `sender`. Ends early, without error, when the consumer is gone.
-async fn read_endpoint(
-    connection: &Connection,
-    endpoint: ResultEndpoint,
-    sender: &mpsc::Sender<Result<RecordBatch>>,
-) -> Result<()> {
-    let mut failure = None;
-    for (authority, channel) in endpoint.sources {
-        let mut service = connection.service(channel);
-        let request = connection.request(endpoint.ticket.clone());
-        let data = match service.do_get(request).await {
-            Ok(answer) => answer.into_inner(),
-            Err(status) => {
-                // Only a server that was not reached leaves the single-use ticket to the next alternative.
-                let unreachable = status.code() == Code::Unavailable;
-                failure = Some(status_error(&authority, "fetching the result", status));
-                if unreachable {
-                    continue;
-                }
-                break;
-            }
-        };
-        let mut batches = FlightRecordBatchStream::new_from_flight_data(data.map_err(FlightError::from));
-        while let Some(batch) = batches.next().await {
-            let batch = batch.map_err(|error| flight_error(&authority, error))?;
-            if sender.send(Ok(batch)).await.is_err() {
-                return Ok(());
-            }
-        }
-        return Ok(());
-    }
-    failure.map_or(Ok(()), Err)
-}
-
 /// Basic in, bearer out.
 async fn handshake(channel: Channel, authority: &str, options: &ConnectionOptions) -> Result<MetadataValue<Ascii>> {
     let credentials = BASE64_STANDARD.encode(format!("{}:{}", options.username, options.password.reveal()));
@@ -438,7 +340,7 @@ async fn handshake(channel: Channel, authority: &str, options: &ConnectionOption
     Ok(bearer)
 }
 
-fn flight_error(authority: &str, error: FlightError) -> Error {
+pub(super) fn flight_error(authority: &str, error: FlightError) -> Error {
     match error {
         FlightError::Tonic(status) => status_error(authority, "reading the result", *status),
         FlightError::Arrow(error) => error.into(),
@@ -452,7 +354,7 @@ fn flight_error(authority: &str, error: FlightError) -> Error {
 }
 
 /// A gRPC status as this crate's error: refused credentials, an answer of Doris, or a broken connection.
-fn status_error(authority: &str, operation: &str, status: Status) -> Error {
+pub(super) fn status_error(authority: &str, operation: &str, status: Status) -> Error {
     let message = status.message().to_string();
     let from_transport = std::error::Error::source(&status).is_some();
     match status.code() {

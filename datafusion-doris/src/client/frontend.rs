@@ -9,12 +9,11 @@ use serde_json::{Value, json};
 
 use super::DorisClient;
 use super::flight::FlightSession;
-use super::http::{Answer, Request, escape, host_of};
+use super::http::{Answer, Request, escape};
 use super::retry::Backoff;
 use crate::error::{Error, Result, Retry};
 use crate::protocol::{
-    Envelope, EnvelopeError, EnvelopeErrorKind, LabelState, Malformed, Tso, TsoStatus, flight_port_of, parse_envelope,
-    parse_frontends, parse_result_set,
+    Envelope, EnvelopeError, EnvelopeErrorKind, LabelState, Malformed, Tso, TsoStatus, parse_envelope, parse_result_set,
 };
 use crate::sql::quote_table;
 use crate::types::{ColumnSchema, DorisType, KeyModel, ServerZone, TableIdent, TableSchema};
@@ -117,7 +116,7 @@ impl DorisClient {
         async move { self.on_any_frontend(|node| self.statement_at(node, sql)).await }.boxed()
     }
 
-    async fn statement_at(&self, node: String, sql: &str) -> Result<StatementRows> {
+    pub(super) async fn statement_at(&self, node: String, sql: &str) -> Result<StatementRows> {
         let body = json!({ "stmt": sql, "limit": STATEMENT_ROWS });
         let path = "/api/query/default_cluster/information_schema";
         let operation = "a metadata statement";
@@ -316,27 +315,14 @@ impl DorisClient {
     pub fn open_flight<'a>(&'a self, session_vars: &'a [(&'a str, &'a str)]) -> BoxFuture<'a, Result<FlightSession>> {
         async move {
             self.on_any_frontend(|node| async move {
-                let port = match self.options().flight_port {
-                    Some(port) => port,
-                    None => self.flight_port(&node).await?,
-                };
-                FlightSession::open(self, &format!("{}:{port}", host_of(&node)), session_vars).await
+                let address = self.flight_address(&node).await?;
+                let opened = FlightSession::open(self, &address, session_vars).await;
+                // What the FE told may be out of date.
+                opened.inspect_err(|_| self.inner.known_frontends.forget(&node))
             })
             .await
         }
         .boxed()
-    }
-
-    async fn flight_port(&self, node: &str) -> Result<u16> {
-        let rows = self.statement_at(node.to_string(), "SHOW FRONTENDS").await?;
-        let frontends = parse_frontends(&rows.columns, &rows.rows)
-            .map_err(|reason| malformed(node, "discovering the arrow flight port", reason))?;
-        flight_port_of(&frontends, node).ok_or_else(|| {
-            Error::config(
-                "source.flight-sql-port",
-                format!("the fe {node} shows no arrow flight service; set arrow_flight_sql_port in fe.conf and be.conf, or this option"),
-            )
-        })
     }
 }
 
@@ -369,7 +355,7 @@ fn refused(host: &str, operation: &str, refusal: EnvelopeError) -> Error {
     }
 }
 
-fn malformed(host: &str, operation: &str, reason: Malformed) -> Error {
+pub(super) fn malformed(host: &str, operation: &str, reason: Malformed) -> Error {
     Error::Server { host: host.to_string(), operation: operation.to_string(), code: None, message: reason.to_string() }
 }
 

@@ -122,7 +122,8 @@ impl OpenLoad {
         &self.host
     }
 
-    /// Sends a piece of the body; waits while the server is slower than the sender.
+    /// Sends a piece of the body; waits while the server is slower than the sender, as long as for an answer: the load's
+    /// own `timeout` and `doris.request.read.timeout`, or ten minutes.
     ///
     /// # Errors
     /// The server's refusal as soon as it is known ([`Error::StreamLoad`]), or [`Error::Transport`]. The load is over
@@ -133,18 +134,22 @@ impl OpenLoad {
         };
         let early = tokio::select! {
             biased;
-            early = &mut *answer => early,
-            permit = body.reserve() => match permit {
-                Ok(permit) => {
+            early = &mut *answer => Ok(early),
+            permit = tokio::time::timeout(self.answer_timeout, body.reserve()) => match permit {
+                Ok(Ok(permit)) => {
                     permit.send(Part::Chunk(chunk));
                     return Ok(());
                 }
                 // The connection has let go of the body: its task is about to tell why.
-                Err(_) => answer.await,
+                Ok(Err(_)) => Ok(answer.await),
+                Err(elapsed) => Err(elapsed),
             },
         };
         self.state = State::Ended;
-        Err(self.early(joined(early, &self.host)))
+        match early {
+            Ok(early) => Err(self.early(joined(early, &self.host))),
+            Err(elapsed) => Err(self.not_taken(elapsed)),
+        }
     }
 
     /// Ends the body and waits for the server's answer.
@@ -162,7 +167,9 @@ impl OpenLoad {
             biased;
             early = &mut answer => return Err(self.early(joined(early, &self.host))),
             // A closed channel means that the task is ending by itself: its answer is awaited below.
-            _ = body.send(Part::End) => {}
+            sent = tokio::time::timeout(self.answer_timeout, body.send(Part::End)) => if let Err(elapsed) = sent {
+                return Err(self.not_taken(elapsed));
+            },
         }
         drop(body);
         match tokio::time::timeout(self.answer_timeout, answer).await {
@@ -173,6 +180,16 @@ impl OpenLoad {
                 host: self.host,
                 source: Box::new(elapsed),
             }),
+        }
+    }
+
+    /// The server takes nothing of the body any more. It was not complete, so nothing can have been committed.
+    fn not_taken(&self, elapsed: tokio::time::error::Elapsed) -> Error {
+        Error::Transport {
+            host: self.host.clone(),
+            operation: format!("sending the body of load {}", self.identity.label),
+            retry: self.identity.retry_after(LoadEvent::CutBody),
+            source: Box::new(elapsed),
         }
     }
 

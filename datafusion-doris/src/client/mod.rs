@@ -3,12 +3,16 @@
 mod change;
 mod cleanup;
 mod endpoints;
+mod facts;
 mod flight;
+mod flight_result;
 mod frontend;
 mod http;
 mod load;
 mod redirect;
 pub(crate) mod retry;
+mod rows;
+mod sessions;
 mod statement;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::expect_used)]
@@ -16,18 +20,27 @@ pub(crate) mod testing;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::expect_used)]
 mod tests;
+mod transport;
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use self::cleanup::Cleanup;
 use self::endpoints::Endpoints;
+use self::facts::KnownFacts;
+pub use self::facts::TableFacts;
 use self::flight::Channels;
-pub use self::flight::{FlightQuery, FlightSession};
+pub use self::flight::FlightSession;
+pub use self::flight_result::FlightQuery;
+pub(crate) use self::flight_result::PREFETCH_BATCHES;
 pub use self::frontend::{StatementRows, Tablet};
 use self::http::Http;
 pub use self::load::{OpenLoad, StreamLoad, TxnAnswer};
+use self::sessions::Sessions;
+pub(crate) use self::sessions::Variables;
 pub use self::statement::{DorisConnection, StatementOutput};
+use self::transport::KnownFrontends;
 use crate::error::{Error, Result};
 use crate::options::ConnectionOptions;
 
@@ -36,12 +49,32 @@ use crate::options::ConnectionOptions;
 /// Making one performs no I/O. Requests go to the FEs in configured order; one that fails is tried last from then on,
 /// until it answers again. Idempotent metadata requests are repeated `doris.request.retries` times with exponential
 /// back-off; loads, commits and statements never are.
-#[derive(Clone)]
 pub struct DorisClient {
     inner: Arc<Inner>,
 }
 
+impl Clone for DorisClient {
+    fn clone(&self) -> Self {
+        self.inner.users.fetch_add(1, Ordering::Relaxed);
+        Self { inner: Arc::clone(&self.inner) }
+    }
+}
+
+impl Drop for DorisClient {
+    fn drop(&mut self) {
+        // The last user closes the sessions that nobody uses any more.
+        if self.inner.users.fetch_sub(1, Ordering::AcqRel) == 1 && self.inner.sessions.any() {
+            self.clone().close_resting();
+        }
+    }
+}
+
 struct Inner {
+    /// Clones of the client that are alive.
+    users: AtomicUsize,
+    sessions: Sessions,
+    known_frontends: KnownFrontends,
+    known_facts: KnownFacts,
     options: Arc<ConnectionOptions>,
     http: Http,
     frontends: Endpoints,
@@ -70,6 +103,10 @@ impl DorisClient {
             http::url(node, "/")?;
         }
         let inner = Inner {
+            users: AtomicUsize::new(1),
+            sessions: Sessions::new(options.max_connections),
+            known_frontends: KnownFrontends::default(),
+            known_facts: KnownFacts::default(),
             http: Http::try_new(&options)?,
             frontends: Endpoints::new(&options.fenodes),
             backends: Endpoints::new(&options.benodes),

@@ -1,20 +1,18 @@
 //! Statements over the MySQL protocol, as the shell sends them.
 
-use std::time::Duration;
-
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, OptsBuilder, Value};
 
 use super::DorisClient;
 use crate::error::{Error, Result, Retry};
-use crate::options::Secret;
+use crate::options::{ConnectionOptions, Secret};
 
 /// What is attempted while there is no session.
 const CONNECTING: &str = "connecting";
 /// Port of an FE's MySQL protocol unless the address names one.
 const DEFAULT_PORT: u16 = 9030;
-/// Time to connect and log in.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
+/// Largest packet of statements whose results are held in memory.
+const STATEMENT_PACKET: usize = 64 << 20;
 
 /// What one statement answered.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -46,33 +44,9 @@ impl DorisConnection {
     /// [`Error::Config`] for a malformed address, [`Error::Auth`] for refused credentials, [`Error::Transport`] when
     /// no host answers.
     pub async fn connect(jdbc_url: &str, username: &str, password: &Secret) -> Result<Self> {
-        super::install_crypto_provider();
-        let address = Address::parse(jdbc_url)?;
-        let mut last = None;
-        for (host, port) in &address.hosts {
-            let options = OptsBuilder::default()
-                .ip_or_hostname(host.trim_start_matches('[').trim_end_matches(']'))
-                .tcp_port(*port)
-                .user(Some(username))
-                .pass(Some(password.reveal()))
-                .db_name(address.database.as_deref())
-                // A socket path that the server announces is a path on its machine.
-                .prefer_socket(false)
-                // Asked for otherwise, with a query that not every server knows.
-                .max_allowed_packet(Some(64 << 20))
-                .wait_timeout(Some(28_800))
-                .stmt_cache_size(0);
-            let host = format!("{host}:{port}");
-            match tokio::time::timeout(CONNECT_TIMEOUT, Conn::new(options)).await {
-                Ok(Ok(conn)) => return Ok(Self { conn, host }),
-                Ok(Err(error)) => match server_error(&host, CONNECTING, error) {
-                    transport @ Error::Transport { .. } => last = Some(transport),
-                    refused => return Err(refused),
-                },
-                Err(elapsed) => last = Some(transport(&host, CONNECTING, Box::new(elapsed))),
-            }
-        }
-        Err(last.unwrap_or_else(|| Error::config("jdbc-url", "names no host")))
+        let options = ConnectionOptions::new("", username, password.clone());
+        let (conn, host) = connect_within(jdbc_url, &options, STATEMENT_PACKET).await?;
+        Ok(Self { conn, host })
     }
 
     /// Runs `sql`, which may hold several statements separated by `;`, and gives the answer of each. Results are
@@ -133,6 +107,42 @@ impl DorisConnection {
     }
 }
 
+/// A connection to the first host of `jdbc_url` that answers within the connect timeout, and its `host:port`. Rows larger
+/// than `max_packet` bytes are errors.
+pub(super) async fn connect_within(
+    jdbc_url: &str,
+    options: &ConnectionOptions,
+    max_packet: usize,
+) -> Result<(Conn, String)> {
+    super::install_crypto_provider();
+    let address = Address::parse(jdbc_url)?;
+    let mut last = None;
+    for (host, port) in &address.hosts {
+        let opts = OptsBuilder::default()
+            .ip_or_hostname(host.trim_start_matches('[').trim_end_matches(']'))
+            .tcp_port(*port)
+            .user(Some(&options.username))
+            .pass(Some(options.password.reveal()))
+            .db_name(address.database.as_deref())
+            // A socket path that the server announces is a path on its machine.
+            .prefer_socket(false)
+            // Asked for otherwise, with a query that not every server knows.
+            .max_allowed_packet(Some(max_packet))
+            .wait_timeout(Some(28_800))
+            .stmt_cache_size(0);
+        let host = format!("{host}:{port}");
+        match tokio::time::timeout(options.connect_timeout, Conn::new(opts)).await {
+            Ok(Ok(conn)) => return Ok((conn, host)),
+            Ok(Err(error)) => match server_error(&host, CONNECTING, error) {
+                transport @ Error::Transport { .. } => last = Some(transport),
+                refused => return Err(refused),
+            },
+            Err(elapsed) => last = Some(transport(&host, CONNECTING, Box::new(elapsed))),
+        }
+    }
+    Err(last.unwrap_or_else(|| Error::config("jdbc-url", "names no host")))
+}
+
 impl DorisClient {
     /// A connection to the `jdbc-url` of the options.
     ///
@@ -159,7 +169,7 @@ fn text(value: Value) -> Option<String> {
     }
 }
 
-fn server_error(host: &str, operation: &str, error: mysql_async::Error) -> Error {
+pub(super) fn server_error(host: &str, operation: &str, error: mysql_async::Error) -> Error {
     match error {
         mysql_async::Error::Server(error) if matches!(error.code, 1044 | 1045) => {
             Error::Auth { host: host.to_string(), message: error.message }

@@ -14,17 +14,21 @@ use crate::types::{DorisType, KeyModel, TableIdent};
 const BASIC: &str = "Basic YXBwX3J3OnBAc3M6L3clcmQjMQ==";
 
 fn load(table: &TableIdent) -> StreamLoad {
-    let options = SinkOptions::default();
+    let headers = headers(table, &SinkOptions::default());
+    StreamLoad { table: table.clone(), label: "l1".into(), headers, buffer_count: 2 }
+}
+
+fn headers(table: &TableIdent, options: &SinkOptions) -> StreamLoadHeaders {
     let headers = StreamLoadHeaders::build(&LoadRequest {
         table,
-        options: &options,
+        options,
         columns: &["id"],
         format: crate::options::SinkFormat::Csv,
         delete_sign: false,
         label: "l1",
         two_phase_commit: true,
     });
-    StreamLoad { table: table.clone(), label: "l1".into(), headers: headers.unwrap(), buffer_count: 2 }
+    headers.unwrap()
 }
 
 fn student() -> TableIdent {
@@ -78,6 +82,27 @@ async fn refusal_before_the_end_of_the_body_reaches_the_sender() {
     };
     assert!(error.to_string().contains("unknown column x"), "{error}");
     assert_eq!(error.retry(), Retry::Never);
+    assert!(open.finish().await.unwrap_err().to_string().contains("earlier error"));
+}
+
+#[tokio::test]
+async fn backend_that_reads_nothing_does_not_hang_the_sender() {
+    let be = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = be.local_addr().unwrap();
+    let fe = Server::start([Reply::redirect(format!("http://{address}/x"))]).await;
+    let options = options(&[&fe.address]).with_read_timeout(Duration::from_secs(1));
+    let client = DorisClient::try_new(Arc::new(options)).unwrap();
+    let mut load = load(&student());
+    let sink = SinkOptions { properties: [("timeout".to_string(), "1".to_string())].into(), ..SinkOptions::default() };
+    load.headers = headers(&student(), &sink);
+    let mut open = client.stream_load(load).await.unwrap();
+    let error = loop {
+        if let Err(error) = open.send(Bytes::from(vec![b'1'; 1 << 20])).await {
+            break error;
+        }
+    };
+    assert_eq!(error.retry(), Retry::SameLabel, "{error}");
+    assert!(error.to_string().contains("sending the body of load l1"), "{error}");
     assert!(open.finish().await.unwrap_err().to_string().contains("earlier error"));
 }
 

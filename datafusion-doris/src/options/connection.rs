@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::entries::{Entries, parse_name};
+use super::host_map::HostMap;
 use super::key::OptionKey;
 use super::value::{Parsed, Secret, parse_bool, parse_count, parse_duration, parse_nodes, parse_port, parse_size};
 use crate::error::{Error, Result};
@@ -34,6 +35,12 @@ pub struct ConnectionOptions {
     pub retries: usize,
     /// `doris.flight.max-message-size`, default 1 GiB: largest Flight message accepted, in bytes.
     pub flight_max_message_bytes: usize,
+    /// `doris.flight.host-map`, default empty: where the hosts that Flight locations name are really reached.
+    pub flight_host_map: HostMap,
+    /// `source.use-flight-sql`, default true; false = rows are read by the MySQL protocol.
+    pub use_flight: bool,
+    /// `source.max-connections`, default 32: statements of scans that run at once, each on a connection of its own.
+    pub max_connections: usize,
 }
 
 impl Default for ConnectionOptions {
@@ -52,6 +59,9 @@ impl Default for ConnectionOptions {
             query_timeout: Duration::from_secs(21_600),
             retries: 3,
             flight_max_message_bytes: 1 << 30,
+            flight_host_map: HostMap::default(),
+            use_flight: true,
+            max_connections: 32,
         }
     }
 }
@@ -122,6 +132,24 @@ impl ConnectionOptions {
         self
     }
 
+    /// Sets [`Self::flight_host_map`].
+    pub fn with_flight_host_map(mut self, map: HostMap) -> Self {
+        self.flight_host_map = map;
+        self
+    }
+
+    /// Sets [`Self::use_flight`].
+    pub fn with_use_flight(mut self, use_flight: bool) -> Self {
+        self.use_flight = use_flight;
+        self
+    }
+
+    /// Sets [`Self::max_connections`], at least 1.
+    pub fn with_max_connections(mut self, connections: usize) -> Self {
+        self.max_connections = connections.max(1);
+        self
+    }
+
     /// `fenodes` comes from the LOCATION when it names them.
     pub(super) fn from_entries(entries: &mut Entries, located: Option<Vec<String>>) -> Result<Self> {
         let defaults = Self::default();
@@ -153,6 +181,11 @@ impl ConnectionOptions {
             flight_max_message_bytes: entries
                 .parse(OptionKey::FlightMaxMessageSize, parse_message_size)?
                 .unwrap_or(defaults.flight_max_message_bytes),
+            flight_host_map: entries.parse(OptionKey::FlightHostMap, HostMap::parse)?.unwrap_or_default(),
+            use_flight: entries.parse(OptionKey::UseFlightSql, parse_bool)?.unwrap_or(defaults.use_flight),
+            max_connections: entries
+                .parse(OptionKey::MaxConnections, parse_connections)?
+                .unwrap_or(defaults.max_connections),
         })
     }
 }
@@ -161,6 +194,13 @@ fn parse_timeout(text: &str) -> Parsed<Duration> {
     match parse_duration(text)? {
         Duration::ZERO => Err("must be longer than zero".into()),
         timeout => Ok(timeout),
+    }
+}
+
+fn parse_connections(text: &str) -> Parsed<usize> {
+    match parse_count(text)? {
+        0 => Err("must be at least 1".into()),
+        connections => Ok(connections),
     }
 }
 

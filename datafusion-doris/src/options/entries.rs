@@ -96,24 +96,17 @@ fn check_later(key: OptionKey, typed: &str, value: &str) -> Result<()> {
             }
             return Err(Error::config(typed, format!("'{trimmed}' is not 'doris'")));
         }
-        OptionKey::EnableTls
-        | OptionKey::UseOldApi
-        | OptionKey::IgnoreCommitError
-        | OptionKey::UseCache
-        | OptionKey::UseFlightSql => {
+        OptionKey::EnableTls | OptionKey::UseOldApi | OptionKey::IgnoreCommitError | OptionKey::UseCache => {
             let wanted = parse_bool(trimmed).map_err(|reason| Error::config(typed, reason))?;
-            if wanted == (key == OptionKey::UseFlightSql) {
+            if !wanted {
                 return Ok(());
             }
             match key {
                 OptionKey::EnableTls => "connect to the plain ports",
-                OptionKey::UseFlightSql => "rows are read by Arrow Flight SQL only, remove the option",
                 OptionKey::IgnoreCommitError => "it could lose rows silently, remove the option",
                 _ => "remove the option",
             }
         }
-        OptionKey::FilterQuery => "put the condition into WHERE",
-        OptionKey::ReadField => "name the columns in SELECT",
         OptionKey::SinkS3 => "use 'sink.write-mode' = 'STREAM_LOAD'",
         OptionKey::TableProperties => "create the table in Doris with its PROPERTIES",
         OptionKey::DefaultDatabase => "name the database in 'table.identifier'",

@@ -5,6 +5,7 @@
 mod change_format;
 mod connection;
 mod entries;
+mod host_map;
 mod job;
 mod key;
 mod location;
@@ -19,6 +20,7 @@ use std::collections::HashMap;
 
 pub use change_format::{ChangeFormat, DebeziumOptions, TimePrecision};
 pub use connection::ConnectionOptions;
+pub use host_map::HostMap;
 pub use job::{ExecutionOptions, JobOptions};
 pub use key::OptionKey;
 pub use read::{BoundedMode, MetadataColumn, OffsetOptions, OnExpired, ReadOptions, ScanMode};
@@ -83,6 +85,12 @@ impl DorisOptions {
             return Err(Error::config(
                 "jdbc-url",
                 "is required when 'source.changelog.offset-table' is given, jdbc:mysql://host:9030",
+            ));
+        }
+        if read.mode.is_changelog() && !connection.use_flight {
+            return Err(Error::config(
+                OptionKey::UseFlightSql.as_ref(),
+                "must be true to read changes, which come by Arrow Flight SQL only",
             ));
         }
         let sink = SinkOptions::from_entries(&mut entries)?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::entries::{Entries, parse_name};
 use super::key::OptionKey;
-use super::value::{Parsed, parse_duration};
+use super::value::{Parsed, parse_count, parse_duration, parse_size};
 use crate::error::{Error, Result};
 use crate::sql::{HiddenColumns, IncrementType};
 use crate::types::{LocalTime, TableIdent};
@@ -244,6 +244,15 @@ pub struct ReadOptions {
     /// `doris.request.tablet.size`, default 1: least number of tablets per scan statement, of which there are at most as
     /// many as the session's `target_partitions`; below 1 counts as 1.
     pub tablets_per_split: usize,
+    /// `doris.filter.query`, default none: a condition in Doris SQL that every row read fulfils.
+    pub filter_query: Option<String>,
+    /// `doris.read.field`, default none: the columns that the table has here, in this order.
+    pub read_fields: Option<Vec<String>>,
+    /// `doris.batch.size`, default none: most rows of a batch of a scan.
+    pub batch_rows: Option<usize>,
+    /// `doris.exec.mem.limit`, in bytes, default none: memory that one statement of a scan may take in Doris, the
+    /// session variable `exec_mem_limit`.
+    pub exec_mem_limit: Option<usize>,
 }
 
 impl Default for ReadOptions {
@@ -261,6 +270,10 @@ impl Default for ReadOptions {
             hidden_columns: None,
             metadata: Vec::new(),
             tablets_per_split: 1,
+            filter_query: None,
+            read_fields: None,
+            batch_rows: None,
+            exec_mem_limit: None,
         }
     }
 }
@@ -338,9 +351,40 @@ impl ReadOptions {
         self
     }
 
+    /// Sets [`Self::filter_query`].
+    pub fn with_filter_query(mut self, condition: Option<String>) -> Self {
+        self.filter_query = condition;
+        self
+    }
+
+    /// Sets [`Self::read_fields`].
+    pub fn with_read_fields(mut self, columns: Option<Vec<String>>) -> Self {
+        self.read_fields = columns;
+        self
+    }
+
+    /// Sets [`Self::batch_rows`].
+    pub fn with_batch_rows(mut self, rows: Option<usize>) -> Self {
+        self.batch_rows = rows.map(|rows| rows.clamp(1, MAX_BATCH_ROWS));
+        self
+    }
+
+    /// Sets [`Self::exec_mem_limit`].
+    pub fn with_exec_mem_limit(mut self, bytes: Option<usize>) -> Self {
+        self.exec_mem_limit = bytes;
+        self
+    }
+
     pub(super) fn from_entries(entries: &mut Entries) -> Result<Self> {
         let defaults = Self::default();
         let mode = mode(entries)?;
+        let filter_query = entries.parse(OptionKey::FilterQuery, parse_condition)?;
+        if filter_query.is_some() && mode.is_changelog() {
+            return Err(Error::config(
+                OptionKey::FilterQuery.as_ref(),
+                "is only valid in mode snapshot: rows that enter or leave the condition could not be told; use WHERE",
+            ));
+        }
         Ok(Self {
             mode,
             bounded: bounded(entries)?,
@@ -364,6 +408,10 @@ impl ReadOptions {
             tablets_per_split: entries
                 .parse(OptionKey::TabletSize, parse_tablet_size)?
                 .unwrap_or(defaults.tablets_per_split),
+            filter_query,
+            read_fields: entries.parse(OptionKey::ReadField, parse_fields)?,
+            batch_rows: entries.parse(OptionKey::BatchSize, parse_batch_rows)?,
+            exec_mem_limit: entries.parse(OptionKey::ExecMemLimit, parse_mem_limit)?,
         })
     }
 }
@@ -406,6 +454,69 @@ fn at_least_a_second(text: &str) -> Parsed<Duration> {
     match parse_duration(text)? {
         duration if duration < Duration::from_secs(1) => Err("must be at least 1s".into()),
         duration => Ok(duration),
+    }
+}
+
+/// Largest `doris.batch.size`, as in the connector.
+const MAX_BATCH_ROWS: usize = 65_535;
+
+fn parse_batch_rows(text: &str) -> Parsed<usize> {
+    match parse_count(text)? {
+        0 => Err("must be at least 1".into()),
+        rows => Ok(rows.min(MAX_BATCH_ROWS)),
+    }
+}
+
+fn parse_mem_limit(text: &str) -> Parsed<usize> {
+    match parse_size(text)? {
+        bytes if bytes < 1 << 20 => Err("must be at least 1mb".into()),
+        bytes => Ok(bytes),
+    }
+}
+
+/// Column names, bare or in backticks, separated by commas.
+fn parse_fields(text: &str) -> Parsed<Vec<String>> {
+    let mut fields: Vec<String> = Vec::new();
+    for name in text.split(',') {
+        let name = name.trim();
+        let bare = name.strip_prefix('`').and_then(|name| name.strip_suffix('`')).unwrap_or(name);
+        let name = parse_name(bare).map_err(|_| format!("'{text}' names an empty column"))?;
+        if fields.contains(&name) {
+            return Err(format!("'{name}' is named twice"));
+        }
+        fields.push(name);
+    }
+    Ok(fields)
+}
+
+/// A condition that can stand in parentheses: its own are closed in it, and no comment or end of statement is in it.
+fn parse_condition(text: &str) -> Parsed<String> {
+    let condition = parse_name(text)?;
+    let (mut depth, mut quote, mut escaped, mut before) = (0usize, None, false, ' ');
+    for c in condition.chars() {
+        if let Some(open) = quote {
+            match c {
+                _ if escaped => escaped = false,
+                '\\' if open != '`' => escaped = true,
+                c if c == open => quote = None,
+                _ => {}
+            }
+            continue;
+        }
+        match c {
+            '\'' | '"' | '`' => quote = Some(c),
+            '(' => depth += 1,
+            ')' => depth = depth.checked_sub(1).ok_or("closes a parenthesis that it does not open")?,
+            ';' | '#' => return Err(format!("must be one condition, without '{c}'")),
+            '-' if before == '-' => return Err("must hold no comment".into()),
+            '*' if before == '/' => return Err("must hold no comment".into()),
+            _ => {}
+        }
+        before = c;
+    }
+    match (depth, quote) {
+        (0, None) => Ok(condition),
+        _ => Err("leaves a parenthesis or a quote open".into()),
     }
 }
 

@@ -97,10 +97,7 @@ fn values_reach_their_fields() {
 #[test]
 fn options_that_would_change_results_and_are_not_built_yet_are_refused_by_name() {
     for (key, value) in [
-        ("source.use-flight-sql", "false"),
         ("doris.enable.tls", "true"),
-        ("doris.filter.query", "a = 1"),
-        ("doris.read.field", "a"),
         ("sink.write-mode", "TVF"),
         ("sink.enable.batch-mode", "true"),
         ("sink.ignore.commit-error", "true"),
@@ -338,5 +335,37 @@ fn offset_table_needs_a_consumer_a_changelog_and_the_mysql_protocol() {
     ] {
         let text = reason(&extra);
         assert!(text.contains(wanted), "{text}");
+    }
+}
+
+#[test]
+fn read_options_of_the_connector_reach_their_fields() {
+    let options = parse(&[
+        ("source.use-flight-sql", "false"),
+        ("source.max-connections", "5"),
+        ("doris.filter.query", " a = ')' AND (b > 1 or `c;` = \"--\") "),
+        ("doris.read.field", "b, `a`"),
+        ("doris.batch.size", "100000"),
+        ("doris.exec.mem.limit", "2 gb"),
+        ("doris.flight.host-map", "10.0.0.1=localhost:1"),
+    ])
+    .unwrap();
+    assert!(!options.connection.use_flight);
+    assert_eq!(options.connection.max_connections, 5);
+    assert_eq!(options.connection.flight_host_map.resolve("10.0.0.1", 2), ("localhost".into(), 1));
+    assert_eq!(options.read.filter_query.as_deref(), Some("a = ')' AND (b > 1 or `c;` = \"--\")"));
+    assert_eq!(options.read.read_fields, Some(vec!["b".to_string(), "a".to_string()]));
+    assert_eq!((options.read.batch_rows, options.read.exec_mem_limit), (Some(65_535), Some(2 << 30)));
+}
+
+#[test]
+fn conditions_that_cannot_stand_in_parentheses_are_refused() {
+    for text in ["", "a = 1) OR (1 = 1", "(a = 1", "a = 'x", "a = 1; b", "a = 1 -- b", "a /* b */", "a # b"] {
+        let reason = reason(&[("doris.filter.query", text)]);
+        assert!(reason.contains("doris.filter.query"), "{reason}");
+    }
+    for (key, value) in [("doris.filter.query", "a = 1"), ("source.use-flight-sql", "false")] {
+        let reason = reason(&[(key, value), ("source.scan.mode", "latest")]);
+        assert!(reason.contains(key) && !reason.contains("not supported yet"), "{reason}");
     }
 }

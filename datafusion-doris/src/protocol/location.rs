@@ -117,6 +117,17 @@ pub enum FlightLocation {
 }
 
 impl FlightLocation {
+    /// The location with host (without brackets) and port as `map` has them.
+    pub fn mapped(self, map: impl FnOnce(&str, u16) -> (String, u16)) -> Self {
+        match self {
+            FlightLocation::Reuse => FlightLocation::Reuse,
+            FlightLocation::Address { tls, host, port } => {
+                let (host, port) = map(&host, port);
+                FlightLocation::Address { tls, host, port }
+            }
+        }
+    }
+
     /// `http://host:port` or `https://host:port`, as a gRPC channel wants it; `None` for [`Self::Reuse`].
     pub fn endpoint_url(&self) -> Option<String> {
         match self {

@@ -3,32 +3,47 @@
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::array::{AsArray, RecordBatchOptions};
+use arrow::array::AsArray;
 use arrow::compute::{CastOptions, cast_with_options};
-use arrow::datatypes::{DataType, Int64Type, SchemaRef};
+use arrow::datatypes::{DataType, FieldRef, Int64Type, SchemaRef};
 use arrow::record_batch::RecordBatch;
+use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{Result as DfResult, internal_err};
+use datafusion::common::{Result as DfResult, Statistics, internal_err};
 use datafusion::execution::TaskContext;
+use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::physical_expr::EquivalenceProperties;
 use datafusion::physical_plan::coop::cooperative;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, ReplaceChildrenOptions, SchedulingType};
 use datafusion::physical_plan::metrics::{BaselineMetrics, Count, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet};
+use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PhysicalExpr, PlanProperties, SendableRecordBatchStream,
 };
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt, TryStreamExt};
 
-use super::{Conformer, MeteredStream, ScanPlan, ScanSplit, open_session};
-use crate::client::{DorisClient, FlightSession};
+use super::bounded::{cut_at, empty_rows, in_slices, reserved};
+use super::plan::Transport;
+use super::read::Statement;
+use super::{Conformer, MeteredStream, ScanPlan, ScanSplit};
+use crate::client::{DorisClient, TableFacts};
 use crate::error::{Error, Result};
 use crate::types::DorisType;
 
-/// Reads a table as it is now: one statement and one Flight session per partition, opened at the first poll.
+/// Bytes at which a value without a fixed width is estimated.
+const TYPICAL_WIDTH: usize = 32;
+
+/// Reads a table as it is now: one statement per partition, begun at the first poll, on a connection of its own (a Flight
+/// session, or one of the MySQL protocol).
+///
+/// A statement that gives no rows because a node is lost is run again; after its first batch an error is the query's.
+///
+/// # Memory
+/// The batch given last and those that may be read ahead are reserved in the session's memory pool.
 ///
 /// # Cancellation
-/// Dropping a partition's stream ends its transfer and its Flight session; other partitions go on.
+/// Dropping a partition's stream ends its transfer and its session; other partitions go on.
 #[derive(Debug, Clone)]
 pub struct DorisScanExec {
     client: DorisClient,
@@ -38,6 +53,8 @@ pub struct DorisScanExec {
     types: Arc<[DorisType]>,
     /// Exactly this many rows per partition, if there are so many.
     fetch: Option<usize>,
+    /// For estimates.
+    facts: TableFacts,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
     /// Made once per node: a node that is executed again and again must not register new ones each time.
@@ -54,6 +71,12 @@ impl DorisScanExec {
     /// A scan of `plan`, whose columns are those of `schema` with the Doris types `types`.
     pub(crate) fn new(client: DorisClient, plan: ScanPlan, schema: SchemaRef, types: Arc<[DorisType]>) -> Self {
         Self::build(client, Arc::new(plan), schema, types, None)
+    }
+
+    /// With what is known of the table's size.
+    pub(crate) fn with_facts(mut self, facts: TableFacts) -> Self {
+        self.facts = facts;
+        self
     }
 
     fn build(
@@ -77,7 +100,8 @@ impl DorisScanExec {
             rows_received: MetricBuilder::new(&metrics).counter("rows_received", partition),
         });
         let partition_metrics = partition_metrics.collect();
-        Self { client, plan, schema, types, fetch, properties: Arc::new(properties), metrics, partition_metrics }
+        let facts = TableFacts::default();
+        Self { client, plan, schema, types, fetch, facts, properties: Arc::new(properties), metrics, partition_metrics }
     }
 
     /// The same rows by one statement, whatever tablets the table has by then: for plans that outlive the list of tablets
@@ -85,8 +109,8 @@ impl DorisScanExec {
     pub(crate) fn of_whole_table(&self) -> Self {
         let mut plan = self.plan.as_ref().clone();
         plan.splits = vec![ScanSplit::default()];
-        let Self { client, schema, types, fetch, .. } = self.clone();
-        Self::build(client, Arc::new(plan), schema, types, fetch)
+        let Self { client, schema, types, fetch, facts, .. } = self.clone();
+        Self::build(client, Arc::new(plan), schema, types, fetch).with_facts(facts)
     }
 
     /// What it reads, as text that is the same at every start: without tablets and nodes.
@@ -99,19 +123,48 @@ impl DorisScanExec {
         &self.plan
     }
 
+    /// Estimates, for plans: what the server counted, less what conditions (a fifth is left, as DataFusion guesses) and
+    /// limit take away. One partition has its share of the splits.
+    fn estimate(&self, partition: Option<usize>) -> Statistics {
+        let mut statistics = Statistics::new_unknown(&self.schema);
+        let Some(mut rows) = self.facts.rows.and_then(|rows| usize::try_from(rows).ok()) else { return statistics };
+        let splits = self.plan.splits.len();
+        if splits == 0 {
+            rows = 0;
+        }
+        if self.plan.filter.is_some() {
+            rows = rows.div_ceil(5);
+        }
+        if partition.is_some() {
+            rows = rows.div_ceil(splits.max(1));
+        }
+        if let Some(limit) = self.fetch.or(self.plan.limit) {
+            rows = rows.min(limit);
+        }
+        let width = |field: &FieldRef| field.data_type().primitive_width().unwrap_or(TYPICAL_WIDTH);
+        let row_bytes: usize = self.schema.fields().iter().map(width).sum();
+        statistics.num_rows = Precision::Inexact(rows);
+        statistics.total_byte_size = Precision::Inexact(rows.saturating_mul(row_bytes));
+        statistics
+    }
+
     fn open(&self, partition: usize, batch_size: usize) -> impl Stream<Item = Result<RecordBatch>> + Send + 'static {
         let Self { client, plan, schema, types, .. } = self.clone();
         let received = self.partition_metrics[partition].rows_received.clone();
         let opened = async move {
             let Some(split) = plan.splits.get(partition) else { return Ok(futures::stream::empty().boxed()) };
-            let mut session = open_session(&client).await?;
-            let sql = plan.sql(split);
-            let query = session.query(&sql).await?;
-            let batches = closing(session, query.into_stream()).inspect_ok(move |batch| {
-                received.add(batch.num_rows());
-            });
+            let table = plan.table.to_string();
+            let most_rows = plan.settings.batch_rows;
+            let statement = Statement {
+                client,
+                table: table.clone(),
+                sql: plan.sql(split),
+                settings: plan.settings.clone(),
+                types: if plan.counts_only() { [DorisType::BigInt].into() } else { Arc::clone(&types) },
+                batch_rows: most_rows.unwrap_or(batch_size),
+            };
+            let batches = statement.run().await?.inspect_ok(move |batch| received.add(batch.num_rows()));
             if plan.counts_only() {
-                let table = plan.table.to_string();
                 let mut total = 0;
                 let mut batches = std::pin::pin!(batches);
                 while let Some(batch) = batches.next().await {
@@ -119,34 +172,14 @@ impl DorisScanExec {
                 }
                 return Ok(empty_rows(schema, total, batch_size).boxed());
             }
-            let mut conformer = Conformer::new(plan.table.to_string(), schema, types);
-            Ok::<BoxStream<'static, Result<RecordBatch>>, Error>(
+            let mut conformer = Conformer::new(table, schema, types);
+            Ok::<BoxStream<'static, Result<RecordBatch>>, Error>(in_slices(
                 batches.map(move |batch| conformer.conform(&batch?)).boxed(),
-            )
+                most_rows,
+            ))
         };
         futures::stream::once(opened).try_flatten()
     }
-}
-
-/// `batches`, with the session alive until their end and closed then.
-fn closing(
-    session: FlightSession,
-    batches: impl Stream<Item = Result<RecordBatch>> + Send + 'static,
-) -> impl Stream<Item = Result<RecordBatch>> + Send {
-    futures::stream::unfold(Some((batches.boxed(), session)), |state| async move {
-        let (mut batches, session) = state?;
-        match batches.next().await {
-            Some(Ok(batch)) => Some((Ok(batch), Some((batches, session)))),
-            Some(Err(error)) => Some((Err(error), None)),
-            None => {
-                drop(batches);
-                if let Err(error) = session.close().await {
-                    tracing::debug!(%error, "closing a flight session failed");
-                }
-                None
-            }
-        }
-    })
 }
 
 /// The number in an answer to `SELECT COUNT(*)`.
@@ -159,43 +192,6 @@ fn row_count(table: &str, batch: &RecordBatch) -> Result<usize> {
     counts.map(|count| count.and_then(|count| usize::try_from(count).ok()).ok_or_else(invalid)).sum()
 }
 
-/// `rows` rows without columns, at most `batch_size` in a batch.
-fn empty_rows(schema: SchemaRef, rows: usize, batch_size: usize) -> impl Stream<Item = Result<RecordBatch>> + Send {
-    futures::stream::unfold(rows, move |left| {
-        let schema = Arc::clone(&schema);
-        async move {
-            let slice = left.min(batch_size.max(1));
-            if slice == 0 {
-                return None;
-            }
-            let options = RecordBatchOptions::new().with_row_count(Some(slice));
-            let batch = RecordBatch::try_new_with_options(schema, vec![], &options).map_err(Error::from);
-            Some((batch, left - slice))
-        }
-    })
-}
-
-/// At most `fetch` rows of `batches`; nothing is polled once they are there.
-pub(crate) fn cut_at(
-    batches: impl Stream<Item = DfResult<RecordBatch>> + Send + 'static,
-    fetch: Option<usize>,
-) -> BoxStream<'static, DfResult<RecordBatch>> {
-    let Some(fetch) = fetch else { return batches.boxed() };
-    let state = (fetch > 0).then(|| (batches.boxed(), fetch));
-    futures::stream::unfold(state, |state| async move {
-        let (mut batches, left) = state?;
-        match batches.next().await? {
-            Ok(batch) if batch.num_rows() >= left => Some((Ok(batch.slice(0, left)), None)),
-            Ok(batch) => {
-                let left = left - batch.num_rows();
-                Some((Ok(batch), Some((batches, left))))
-            }
-            Err(error) => Some((Err(error), None)),
-        }
-    })
-    .boxed()
-}
-
 impl DisplayAs for DorisScanExec {
     fn fmt_as(&self, format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let splits = &self.plan.splits;
@@ -206,9 +202,11 @@ impl DisplayAs for DorisScanExec {
         let sql: Vec<String> = splits.iter().take(shown).map(|split| self.plan.display_sql(split)).collect();
         let more = splits.len().saturating_sub(shown);
         let fetch = self.fetch.map(|fetch| format!(", fetch={fetch}")).unwrap_or_default();
+        let transport = self.plan.settings.transport;
+        let by = if transport == Transport::Flight { String::new() } else { format!(", transport={transport}") };
         match format {
             DisplayFormatType::Default | DisplayFormatType::Verbose => {
-                write!(f, "DorisScanExec: table={}, partitions={}{fetch}, sql=[", self.plan.table, splits.len())?;
+                write!(f, "DorisScanExec: table={}, partitions={}{by}{fetch}, sql=[", self.plan.table, splits.len())?;
                 write!(f, "{}", sql.join("; "))?;
                 if more > 0 {
                     write!(f, "; {more} more by other tablets")?;
@@ -218,6 +216,9 @@ impl DisplayAs for DorisScanExec {
             DisplayFormatType::TreeRender => {
                 writeln!(f, "table={}", self.plan.table)?;
                 writeln!(f, "partitions={}", splits.len())?;
+                if transport != Transport::Flight {
+                    writeln!(f, "transport={transport}")?;
+                }
                 if let Some(fetch) = self.fetch {
                     writeln!(f, "fetch={fetch}")?;
                 }
@@ -264,7 +265,8 @@ impl ExecutionPlan for DorisScanExec {
             return internal_err!("DorisScanExec has no partition {partition}");
         };
         let batch_size = context.session_config().batch_size();
-        let batches = self.open(partition, batch_size).map_err(Into::into);
+        let reservation = MemoryConsumer::new(format!("DorisScanExec[{partition}]")).register(context.memory_pool());
+        let batches = reserved(self.open(partition, batch_size).boxed(), reservation);
         let batches = cut_at(batches, self.fetch);
         let stream = MeteredStream::new(Arc::clone(&self.schema), batches, metrics.baseline.clone());
         Ok(Box::pin(cooperative(stream)))
@@ -274,14 +276,18 @@ impl ExecutionPlan for DorisScanExec {
         Some(self.metrics.clone_inner())
     }
 
+    fn statistics_from_inputs(&self, _inputs: &[Arc<Statistics>], args: &StatisticsArgs) -> DfResult<Arc<Statistics>> {
+        Ok(Arc::new(self.estimate(args.partition())))
+    }
+
     fn with_fetch(&self, fetch: Option<usize>) -> Option<Arc<dyn ExecutionPlan>> {
         let mut plan = self.plan.as_ref().clone();
         plan.limit = match (plan.limit, fetch) {
             (Some(limit), Some(fetch)) => Some(limit.min(fetch)),
             (limit, fetch) => limit.or(fetch),
         };
-        let Self { client, schema, types, .. } = self.clone();
-        Some(Arc::new(Self::build(client, Arc::new(plan), schema, types, fetch)))
+        let Self { client, schema, types, facts, .. } = self.clone();
+        Some(Arc::new(Self::build(client, Arc::new(plan), schema, types, fetch).with_facts(facts)))
     }
 
     fn fetch(&self) -> Option<usize> {
@@ -300,29 +306,6 @@ mod tests {
     fn numbers(values: std::ops::Range<i64>) -> RecordBatch {
         let schema = Arc::new(Schema::new(vec![Field::new("n", DataType::Int64, false)]));
         RecordBatch::try_new(schema, vec![Arc::new(Int64Array::from_iter_values(values))]).unwrap()
-    }
-
-    #[tokio::test]
-    async fn fetch_cuts_exactly_and_polls_no_further() {
-        let forever = futures::stream::iter([Ok(numbers(0..3)), Ok(numbers(3..6))]).chain(futures::stream::pending());
-        let cut: Vec<_> = cut_at(forever, Some(5)).try_collect().await.unwrap();
-        assert_eq!(cut, vec![numbers(0..3), numbers(3..5)]);
-        let none: Vec<_> = cut_at(futures::stream::pending(), Some(0)).try_collect().await.unwrap();
-        assert!(none.is_empty());
-    }
-
-    #[tokio::test]
-    async fn counted_rows_come_in_slices() {
-        let schema = Arc::new(Schema::empty());
-        let sizes = |rows, batch_size| {
-            let batches = empty_rows(Arc::clone(&schema), rows, batch_size);
-            async move {
-                let batches: Vec<RecordBatch> = batches.try_collect().await.unwrap();
-                batches.iter().map(RecordBatch::num_rows).collect::<Vec<_>>()
-            }
-        };
-        assert_eq!(sizes(10, 4).await, vec![4, 4, 2]);
-        assert_eq!(sizes(0, 4).await, Vec::<usize>::new());
     }
 
     #[test]

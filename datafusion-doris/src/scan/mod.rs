@@ -1,17 +1,22 @@
-//! Snapshot scans over Arrow Flight SQL.
+//! Snapshot scans, over Arrow Flight SQL or the MySQL protocol.
 //!
 //! ```text
 //! projection, exact filters, limit ─▶ ScanPlan: SQL text per split ─▶ DorisScanExec: one partition per split
-//!   per partition, at its first poll: login ─▶ statement ─▶ batches ─▶ conform to the declared schema ─▶ count
+//!   per partition, at its first poll: session ─▶ statement ─▶ batches (of texts, made typed) ─▶ conform to the declared
+//!   schema ─▶ count
 //! ```
 //!
 //! A split is a group of tablets. Each split's statement reads its own version of the table: a scan of several
 //! splits is no common snapshot.
 
+mod bounded;
 mod conform;
 mod exec;
+mod groups;
 mod plan;
+mod read;
 mod stream;
+mod text;
 
 use std::sync::Arc;
 
@@ -21,11 +26,11 @@ use crate::client::{DorisClient, FlightSession};
 use crate::error::Result;
 
 pub use exec::DorisScanExec;
-pub(crate) use exec::cut_at;
-pub use plan::{ScanPlan, ScanSplit};
+pub use plan::{ReadSettings, ScanPlan, ScanSplit, Transport};
 
+pub(crate) use bounded::cut_at;
 pub(crate) use conform::{Conformer, check_readable};
-pub(crate) use plan::plan_scan;
+pub(crate) use plan::{plan_scan, plan_snapshot};
 pub(crate) use stream::MeteredStream;
 
 /// What a node of this module reads, as text that is the same at every start of a job
@@ -35,10 +40,9 @@ pub(crate) fn scan_text(plan: &Arc<dyn ExecutionPlan>) -> Option<String> {
     Some(format!("{}[{}]", plan.name(), scan.statement()))
 }
 
-/// A Flight session for reading: values and texts of times must not depend on the server's settings, and a backslash
-/// in a literal is an escape.
+/// A Flight session for reading.
 pub(crate) async fn open_session(client: &DorisClient) -> Result<FlightSession> {
-    let query_timeout = client.options().query_timeout.as_secs().to_string();
-    let variables = [("time_zone", "'+00:00'"), ("sql_mode", "''"), ("query_timeout", query_timeout.as_str())];
-    client.open_flight(&variables).await
+    let variables = read::read_variables(client);
+    let texts: Vec<(&str, &str)> = variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    client.open_flight(&texts).await
 }

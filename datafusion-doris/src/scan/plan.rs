@@ -1,18 +1,54 @@
 //! What a scan sends to Doris: pure, and independent of live connections.
 
+use std::fmt;
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
-use crate::client::DorisClient;
+use super::groups::group_tablets;
+use super::text;
+use crate::client::{DorisClient, TableFacts};
 use crate::error::{Error, Result};
+use crate::options::ReadOptions;
 use crate::protocol::Tso;
 use crate::sql::ScanSelect;
-use crate::types::TableIdent;
+use crate::types::{DorisType, TableIdent};
 
 /// One statement of a scan, read by one partition.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ScanSplit {
     /// Tablets read; empty = the whole table.
     pub tablets: Vec<i64>,
+}
+
+/// The protocol that rows come by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Transport {
+    /// Arrow Flight SQL.
+    #[default]
+    Flight,
+    /// The MySQL protocol, whose texts become the same Arrow types.
+    Mysql,
+}
+
+impl fmt::Display for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Transport::Flight => "flight",
+            Transport::Mysql => "mysql",
+        })
+    }
+}
+
+/// How the statements of a scan are run.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ReadSettings {
+    /// The protocol.
+    pub transport: Transport,
+    /// Most rows of a batch; `None`: as they come.
+    pub batch_rows: Option<usize>,
+    /// Bytes that a statement may take in Doris; `None`: as the server has it.
+    pub exec_mem_limit: Option<usize>,
 }
 
 /// A scan as statements.
@@ -29,6 +65,9 @@ pub struct ScanPlan {
     /// The table as it was after the last commit up to this TSO; `None`: as it is now.
     #[serde(default)]
     pub as_of: Option<Tso>,
+    /// How they are run.
+    #[serde(default)]
+    pub settings: ReadSettings,
     /// One per partition; none when nothing can match.
     pub splits: Vec<ScanSplit>,
 }
@@ -62,23 +101,7 @@ impl ScanPlan {
     }
 }
 
-/// Groups tablets into at most `partitions` splits of about equal size; fewer when a split would get less than
-/// `tablets_per_split` tablets. Neighbouring ids stay together, and the same tablets always give the same splits.
-fn group_tablets(mut tablets: Vec<i64>, partitions: usize, tablets_per_split: usize) -> Vec<ScanSplit> {
-    tablets.sort_unstable();
-    tablets.dedup();
-    let groups = tablets.len().div_ceil(tablets_per_split.max(1)).min(partitions.max(1));
-    let mut splits = Vec::with_capacity(groups);
-    let mut rest = tablets.as_slice();
-    for remaining in (1..=groups).rev() {
-        let (group, others) = rest.split_at(rest.len().div_ceil(remaining));
-        splits.push(ScanSplit { tablets: group.to_vec() });
-        rest = others;
-    }
-    splits
-}
-
-/// Asks Doris which tablets `plan` has to read, and cuts it into at most `partitions` splits.
+/// Asks Doris which tablets `plan` has to read, and cuts it into at most `partitions` splits of about equal size.
 ///
 /// Views and external tables have no tablets: when the server refuses to plan, the table is read by one statement.
 ///
@@ -92,8 +115,13 @@ pub(crate) async fn plan_scan(
 ) -> Result<ScanPlan> {
     plan.splits = match client.tablets(&plan.table, plan.filter.as_deref()).await {
         Ok(tablets) => {
-            let ids = tablets.into_iter().map(|tablet| tablet.id).collect();
-            group_tablets(ids, partitions, tablets_per_split)
+            let ids: Vec<i64> = tablets.into_iter().map(|tablet| tablet.id).collect();
+            let partitions = partitions.min(client.options().max_connections);
+            let sizes = match partitions > 1 && ids.len() > partitions {
+                true => client.tablet_sizes(&plan.table).await,
+                false => Arc::default(),
+            };
+            group_tablets(ids, partitions, tablets_per_split, &sizes)
         }
         Err(error @ (Error::Server { .. } | Error::Unsupported { .. })) => {
             tracing::debug!(table = %plan.table, %error, "no tablets to split by, reading with one statement");
@@ -104,11 +132,38 @@ pub(crate) async fn plan_scan(
     Ok(plan)
 }
 
+/// [`plan_scan`] of the snapshot of a table, by the protocol that its options and the server leave.
+///
+/// # Errors
+/// As [`plan_scan`]; [`Error::Unsupported`] for columns of `types` that the MySQL protocol cannot tell exactly.
+pub(crate) async fn plan_snapshot(
+    client: &DorisClient,
+    mut plan: ScanPlan,
+    options: &ReadOptions,
+    types: &[DorisType],
+    partitions: usize,
+) -> Result<(ScanPlan, TableFacts)> {
+    let facts = client.table_facts(&plan.table);
+    let flight = async { Ok::<_, Error>(client.options().use_flight && client.serves_flight().await?) };
+    let (flight, facts) = futures::future::join(flight, facts).await;
+    let transport = if flight? { Transport::Flight } else { Transport::Mysql };
+    if transport == Transport::Mysql {
+        let columns = plan.columns.iter().zip(types);
+        for (column, doris) in columns {
+            text::check_readable(doris).map_err(|reason| {
+                let what = format!("reading column '{column}' of {} over the mysql protocol", plan.table);
+                Error::unsupported(what, reason)
+            })?;
+        }
+    }
+    plan.settings = ReadSettings { transport, batch_rows: options.batch_rows, exec_mem_limit: options.exec_mem_limit };
+    let plan = plan_scan(client, plan, partitions, options.tablets_per_split).await?;
+    Ok((plan, facts))
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::expect_used)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
     fn plan() -> ScanPlan {
@@ -118,6 +173,7 @@ mod tests {
             filter: Some("`id` > 3".into()),
             limit: Some(7),
             as_of: None,
+            settings: ReadSettings::default(),
             splits: vec![],
         }
     }
@@ -142,36 +198,5 @@ mod tests {
         assert!(plan.counts_only());
         let sql = plan.display_sql(&ScanSplit::default());
         assert_eq!(sql, "SELECT COUNT(*) AS `row_count` FROM `db`.`t` WHERE `id` > 3");
-    }
-
-    #[test]
-    fn no_tablets_give_no_splits() {
-        assert!(group_tablets(vec![], 4, 1).is_empty());
-    }
-
-    #[test]
-    fn splits_are_stable_and_respect_their_least_size() {
-        let split = |ids: &[i64]| ScanSplit { tablets: ids.to_vec() };
-        let expected = [split(&[1, 2, 3]), split(&[4, 5])];
-        assert_eq!(group_tablets(vec![5, 1, 4, 2, 3], 2, 1), expected);
-        assert_eq!(group_tablets(vec![3, 5, 4, 1, 2, 2], 8, 3), expected);
-    }
-
-    proptest! {
-        #[test]
-        fn each_tablet_is_in_exactly_one_split_of_about_equal_size(
-            ids in prop::collection::hash_set(0i64..10_000, 1..200),
-            partitions in 1usize..32,
-        ) {
-            let splits = group_tablets(ids.iter().copied().collect(), partitions, 1);
-            prop_assert_eq!(splits.len(), partitions.min(ids.len()));
-            let mut read: Vec<i64> = splits.iter().flat_map(|split| split.tablets.clone()).collect();
-            let sizes: Vec<usize> = splits.iter().map(|split| split.tablets.len()).collect();
-            prop_assert!(sizes.iter().max().unwrap() - sizes.iter().min().unwrap() <= 1);
-            read.sort_unstable();
-            let mut all: Vec<i64> = ids.into_iter().collect();
-            all.sort_unstable();
-            prop_assert_eq!(read, all);
-        }
     }
 }

@@ -359,11 +359,16 @@ impl Cluster {
 
     /// Tells the engine what SHOW FRONTENDS and SHOW BACKENDS print.
     fn describe(&self) {
+        let served = !self.engine.config().flight.switched_off;
+        let flight = |port: u16| if served { port } else { 0 };
         let node = |member: &Member, frontend: bool| Node {
             host: self.host.clone(),
             http_port: if frontend { member.addresses.fe_http.port() } else { member.addresses.be_http.port() },
             query_port: if frontend { member.addresses.mysql.port() } else { 0 },
-            flight_port: if frontend { member.addresses.fe_flight.port() } else { member.addresses.be_flight.port() },
+            flight_port: flight(match frontend {
+                true => member.addresses.fe_flight.port(),
+                false => member.addresses.be_flight.port(),
+            }),
             alive: member.alive(),
             started_ms: member.started_ms.load(Ordering::SeqCst),
         };

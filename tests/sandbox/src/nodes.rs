@@ -83,6 +83,7 @@ impl NodeServers {
         let tls = self.cluster().tls;
         let plain_tls = acceptor(self.certificates.as_ref().map(|c| &c.plain));
         let h2_tls = acceptor(self.certificates.as_ref().map(|c| &c.h2)).filter(|_| tls.flight);
+        let flight = !self.shared.engine.config().flight.switched_off;
         let mut tasks = JoinSet::new();
         match self.shared.node {
             NodeId::Fe(_) => {
@@ -94,12 +95,16 @@ impl NodeServers {
                     let offered = plain_tls.filter(|_| tls.mysql);
                     tasks.spawn(mysql::serve(listen(port, "MySQL")?, shared(), offered));
                 }
-                tasks.spawn(flight::serve_fe(listen(&self.ports.flight, "the FE's Flight SQL")?, shared(), h2_tls));
+                if flight {
+                    tasks.spawn(flight::serve_fe(listen(&self.ports.flight, "the FE's Flight SQL")?, shared(), h2_tls));
+                }
             }
             NodeId::Be(_) => {
                 let secure = plain_tls.filter(|_| tls.be_http);
                 tasks.spawn(http::serve_be(listen(&self.ports.http, "the BE's HTTP")?, shared(), secure));
-                tasks.spawn(flight::serve_be(listen(&self.ports.flight, "the BE's Flight SQL")?, shared(), h2_tls));
+                if flight {
+                    tasks.spawn(flight::serve_be(listen(&self.ports.flight, "the BE's Flight SQL")?, shared(), h2_tls));
+                }
             }
         }
         *self.run.lock() = Some(Run { stop, tasks });

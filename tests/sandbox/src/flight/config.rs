@@ -26,6 +26,8 @@ pub struct FlightConfig {
     pub public_host: Option<String>,
     /// `public_access_port` of the BEs: the port that goes with it.
     pub public_port: Option<u16>,
+    /// `arrow_flight_sql_port` is -1 on FE and BE, as in older builds by default: nobody listens there.
+    pub switched_off: bool,
     /// The fault of builds before 2.1.9: a query that fails while it is read ends as an empty result.
     pub failing_query_is_empty: bool,
 }
@@ -42,6 +44,7 @@ impl Default for FlightConfig {
             parallel_endpoints: 3,
             public_host: None,
             public_port: None,
+            switched_off: false,
             failing_query_is_empty: false,
         }
     }

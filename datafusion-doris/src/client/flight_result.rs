@@ -1,0 +1,182 @@
+//! The result of a Flight statement: its parts, fetched from where the server says.
+
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use arrow::record_batch::RecordBatch;
+use arrow_flight::Ticket;
+use arrow_flight::decode::FlightRecordBatchStream;
+use arrow_flight::error::FlightError;
+use datafusion::common::runtime::SpawnedTask;
+use futures::future::BoxFuture;
+use futures::{Stream, StreamExt, TryStreamExt};
+use tokio::sync::mpsc;
+use tonic::Code;
+use tonic::transport::Channel;
+
+use super::flight::{Connection, flight_error, status_error};
+use crate::error::{Error, Result, Retry};
+
+/// Batches decoded ahead of the consumer.
+pub(crate) const PREFETCH_BATCHES: usize = 2;
+/// Parts of a result that are fetched at once where their order is of no matter.
+const PARTS_AT_ONCE: usize = 4;
+
+/// One part of a result.
+#[derive(Debug)]
+pub(super) struct ResultEndpoint {
+    pub ticket: Ticket,
+    /// Alternatives, tried in order: `host:port` and channel.
+    pub sources: Vec<(String, Channel)>,
+}
+
+/// A statement's result, not yet read. Keep the [`super::FlightSession`] until the stream is read: the result lives in it.
+#[derive(Debug)]
+pub struct FlightQuery {
+    schema: SchemaRef,
+    endpoints: Vec<ResultEndpoint>,
+    connection: Connection,
+    /// `host:port` of the FE.
+    authority: String,
+}
+
+impl FlightQuery {
+    pub(super) fn new(
+        schema: SchemaRef,
+        endpoints: Vec<ResultEndpoint>,
+        connection: Connection,
+        authority: String,
+    ) -> Self {
+        Self { schema, endpoints, connection, authority }
+    }
+
+    /// The schema the server planned; the only one an empty result has. Batches may differ from it in the encoding
+    /// of a column (for example dictionaries): their own schema is the truth.
+    pub fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    /// Number of parts of the result. None is not the same as an empty result, which has a part too: such rows cannot be
+    /// fetched, and reading them is an error.
+    pub fn endpoints(&self) -> usize {
+        self.endpoints.len()
+    }
+
+    /// All parts, one after the other, in the server's order; at most two batches are read ahead.
+    ///
+    /// # Errors
+    /// The stream's errors: [`Error::Server`], [`Error::Transport`]; a part that ends early is one.
+    ///
+    /// # Cancellation
+    /// Dropping the stream ends the transfer.
+    pub fn into_stream(self) -> impl Stream<Item = Result<RecordBatch>> + Send + 'static {
+        self.read(1)
+    }
+
+    /// All parts, each once, several at a time and in no common order; at most two batches are read ahead.
+    ///
+    /// # Errors
+    /// As [`Self::into_stream`].
+    ///
+    /// # Cancellation
+    /// Dropping the stream ends the transfer.
+    pub fn into_unordered_stream(self) -> impl Stream<Item = Result<RecordBatch>> + Send + 'static {
+        self.read(PARTS_AT_ONCE)
+    }
+
+    fn read(self, parts_at_once: usize) -> impl Stream<Item = Result<RecordBatch>> + Send + 'static {
+        let Self { endpoints, connection, authority, .. } = self;
+        let (sender, receiver) = mpsc::channel(PREFETCH_BATCHES);
+        let reader = async move {
+            let read = match endpoints.is_empty() {
+                true => Err(Error::Server {
+                    host: authority,
+                    operation: "the statement".into(),
+                    code: None,
+                    message: "the answer names no flight endpoint, so its rows cannot be fetched".into(),
+                }),
+                false => {
+                    let parts = futures::stream::iter(endpoints).map(Ok);
+                    let read = |endpoint| read_endpoint(&connection, endpoint, &sender);
+                    parts.try_for_each_concurrent(parts_at_once, read).await
+                }
+            };
+            if let Err(error) = read {
+                // The consumer may be gone; then nobody is interested in the error either.
+                let _ = sender.send(Err(error)).await;
+            }
+        };
+        // The task starts with the first poll, so that a query may be turned into a stream outside of a runtime.
+        spawned("arrow flight", Box::pin(reader), receiver)
+    }
+}
+
+/// What `reader` sends, read by a task of its own that starts with the first poll and ends with the stream. A panic in
+/// it is an error, not the end.
+pub(super) fn spawned(
+    host: &'static str,
+    reader: BoxFuture<'static, ()>,
+    receiver: mpsc::Receiver<Result<RecordBatch>>,
+) -> impl Stream<Item = Result<RecordBatch>> + Send + 'static {
+    futures::stream::unfold(ReadState::Start(Some(reader), receiver), move |state| async move {
+        let (task, mut receiver) = match state {
+            ReadState::Start(reader, receiver) => (reader.map(SpawnedTask::spawn), receiver),
+            ReadState::Running(task, receiver) => (task, receiver),
+        };
+        match receiver.recv().await {
+            Some(item) => Some((item, ReadState::Running(task, receiver))),
+            // The reader ended; a panic in it must not look like the end of the result.
+            None => match task?.join().await {
+                Ok(()) => None,
+                Err(panic) => {
+                    let error = Error::Transport {
+                        host: host.into(),
+                        operation: "reading a result".into(),
+                        retry: Retry::Never,
+                        source: Box::new(panic),
+                    };
+                    Some((Err(error), ReadState::Running(None, receiver)))
+                }
+            },
+        }
+    })
+}
+
+enum ReadState {
+    Start(Option<BoxFuture<'static, ()>>, mpsc::Receiver<Result<RecordBatch>>),
+    Running(Option<SpawnedTask<()>>, mpsc::Receiver<Result<RecordBatch>>),
+}
+
+/// Reads one part into `sender`. Ends early, without error, when the consumer is gone.
+async fn read_endpoint(
+    connection: &Connection,
+    endpoint: ResultEndpoint,
+    sender: &mpsc::Sender<Result<RecordBatch>>,
+) -> Result<()> {
+    let mut failure = None;
+    for (authority, channel) in endpoint.sources {
+        let mut service = connection.service(channel);
+        let request = connection.request(endpoint.ticket.clone());
+        let data = match service.do_get(request).await {
+            Ok(answer) => answer.into_inner(),
+            Err(status) => {
+                // Only a server that was not reached leaves the single-use ticket to the next alternative.
+                let unreachable = status.code() == Code::Unavailable;
+                failure = Some(status_error(&authority, "fetching the result", status));
+                if unreachable {
+                    continue;
+                }
+                break;
+            }
+        };
+        let mut batches = FlightRecordBatchStream::new_from_flight_data(data.map_err(FlightError::from));
+        while let Some(batch) = batches.next().await {
+            let batch = batch.map_err(|error| flight_error(&authority, error))?;
+            if sender.send(Ok(batch)).await.is_err() {
+                return Ok(());
+            }
+        }
+        return Ok(());
+    }
+    failure.map_or(Ok(()), Err)
+}
