@@ -22,6 +22,8 @@
 //! | read its changes | windows of the changelog, an unbounded stream with a change kind per row | [`changelog`] |
 //! | write | Stream Load with two-phase commit: a statement is visible whole or not at all | [`sink`] |
 //! | change in place | `DELETE`, `UPDATE` and `TRUNCATE` are sent to Doris whole, where they mean the same there | [`dml`] |
+//! | replace all rows | `INSERT OVERWRITE` over a staging table, atomic | [`sink`] |
+//! | write from a program | any stream of record batches, or of Debezium events, without SQL | [`writer`] |
 //! | mirror continuously | `INSERT INTO sink SELECT … FROM changelog` in epochs, as a background job | [`checkpoint`], [`job`] |
 //!
 //! ```text
@@ -50,8 +52,11 @@ pub mod sink;
 pub mod sql;
 pub mod table;
 pub mod types;
+pub mod writer;
 
 pub use error::{Error, Outlook, Result, Retry};
 pub use factory::DorisTableFactory;
 pub use session::{register, session_context, sql};
+pub use sink::WriteReport;
 pub use table::{DorisTable, DorisTableBuilder};
+pub use writer::{DorisWriter, DorisWriterBuilder};

@@ -5,6 +5,7 @@ mod defaults;
 mod dml;
 mod events;
 mod kind;
+mod overwrite;
 mod raw;
 mod schema;
 
@@ -296,6 +297,25 @@ impl DorisTable {
         Ok(Arc::new(changelog))
     }
 
+    /// Refuses to write to a changelog.
+    fn check_takes_rows(&self, word: &str) -> Result<()> {
+        if !self.is_changelog() {
+            return Ok(());
+        }
+        let what = format!("{word} the changelog of {}", self.doris.table);
+        Err(Error::unsupported(what, "declare the table without 'source.scan.mode' to write to it"))
+    }
+
+    /// Refuses rows that would be written wrongly: other columns than the table has, or changes.
+    fn check_rows(&self, input: &Arc<dyn ExecutionPlan>) -> Result<()> {
+        // A data frame is written as it is: by position.
+        if let Err(mismatch) = self.schema().logically_equivalent_names_and_types(&input.schema()) {
+            let reason = format!("the rows to insert do not fit its columns: {}", mismatch.strip_backtrace());
+            return Err(Error::schema(&self.doris.table, reason));
+        }
+        self.check_changes(input)
+    }
+
     /// Refuses inserts that would write a changelog wrongly.
     fn check_changes(&self, input: &Arc<dyn ExecutionPlan>) -> Result<()> {
         for changelog in &changes_at_root(input) {
@@ -361,6 +381,16 @@ impl DorisTable {
             _ => Ok(options.with_ignore_update_before(false)),
         }
     }
+}
+
+/// `options` for writing to a table, with what goes with a change format.
+pub(crate) fn change_options(options: DorisOptions, doris: &TableSchema) -> Result<DorisOptions> {
+    with_change_format(options, doris)
+}
+
+/// Checks the change kind column that the options name.
+pub(crate) fn check_kind_column(options: &DorisOptions, doris: &TableSchema) -> Result<()> {
+    kind_column(options, doris).map(drop)
 }
 
 /// True when a condition can be evaluated row by row over the columns read.
@@ -476,32 +506,20 @@ impl TableProvider for DorisTable {
         input: Arc<dyn ExecutionPlan>,
         operation: InsertOp,
     ) -> DfResult<Arc<dyn ExecutionPlan>> {
-        let table = &self.doris.table;
-        let refuse = |what: &str, advice: &str| Err(Error::unsupported(format!("{what} {table}"), advice).into());
         match operation {
             InsertOp::Append => {}
-            InsertOp::Overwrite => {
-                return refuse("INSERT OVERWRITE of", "truncate the table in doris, then INSERT INTO");
-            }
+            InsertOp::Overwrite => return Ok(self.overwrite_plan(input)?),
             InsertOp::Replace => {
-                return refuse("REPLACE INTO", "use INSERT INTO: a UNIQUE KEY table replaces rows of the same key");
+                let what = format!("REPLACE INTO {}", self.doris.table);
+                let advice = "use INSERT INTO: a UNIQUE KEY table replaces rows of the same key";
+                return Err(Error::unsupported(what, advice).into());
             }
         }
-        if self.is_changelog() {
-            return refuse(
-                "INSERT INTO the changelog of",
-                "declare the table without 'source.scan.mode' to write to it",
-            );
-        }
+        self.check_takes_rows("INSERT INTO")?;
         let (input, options) = match self.decoded(&input)? {
             Some(rows) => (rows, self.options.sink.clone()),
             None => {
-                // A data frame is written as it is: by position.
-                if let Err(mismatch) = self.schema().logically_equivalent_names_and_types(&input.schema()) {
-                    let reason = format!("the rows to insert do not fit its columns: {}", mismatch.strip_backtrace());
-                    return Err(Error::schema(table, reason).into());
-                }
-                self.check_changes(&input)?;
+                self.check_rows(&input)?;
                 let options = self.sink_options(&input)?;
                 (input, options)
             }

@@ -9,6 +9,7 @@ use datafusion_doris::options::DorisOptions;
 use doris_sandbox::{Action, Fault, Site};
 use tokio::sync::Notify;
 
+use crate::cli::shell;
 use crate::harness::{Cluster, lines, refusal, run, try_run};
 
 const COLUMNS: &str = "id INT NOT NULL, name VARCHAR(10), grade INT, big BIGINT, price DECIMAL(9, 2), day DATE, \
@@ -315,4 +316,14 @@ async fn dropped_statement_is_ended_in_doris() {
     };
     tokio::time::timeout(Duration::from_secs(60), killed).await.expect("killed in time");
     release.notify_one();
+}
+
+#[tokio::test]
+async fn the_example_changes_rows() {
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/change_rows.sql");
+    let run = shell(&["--sandbox", "-q", "-f", example]).await;
+    assert_eq!(run.code, 0, "{}", run.err);
+    for line in ["| 2  | cup  | 25     | 2026-02-01 |", "| 2  | CUP  | 50     | 2026-02-01 |"] {
+        assert!(run.out.contains(line), "{}", run.out);
+    }
 }

@@ -138,6 +138,16 @@ impl Cluster {
         &self.jdbc_url
     }
 
+    /// User of the cluster.
+    pub fn username(&self) -> &str {
+        &self.username
+    }
+
+    /// The user's password.
+    pub fn password(&self) -> &str {
+        &self.password
+    }
+
     /// Properties of a table that records its changes, with the rows as they were before if so asked.
     pub fn recording(&self, old_values: bool) -> &'static str {
         match (self.profile, old_values) {

@@ -5,6 +5,7 @@
 //! `DORIS_PASSWORD`) set, tests that need no fault run against that cluster instead; `DORIS_PROFILE` (`5.0-changelog` or
 //! `5.0-binlog`) tells which of the tests for both builds it serves. Tests wait for signals, never for time.
 
+mod builder;
 mod changelog;
 mod changelog_cases;
 mod changelog_model;
@@ -25,6 +26,7 @@ mod jobs;
 mod mirror;
 mod outages;
 mod outcomes;
+mod overwrite;
 mod parallel;
 mod parallel_read;
 mod read;

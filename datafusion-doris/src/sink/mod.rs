@@ -16,10 +16,12 @@ mod compress;
 mod encoder;
 mod exec;
 mod loads;
+mod overwrite;
 mod parallel;
 mod partition;
 mod row_writer;
 mod run;
+mod statement;
 mod target;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::expect_used)]
@@ -45,31 +47,23 @@ use self::committer::Committer;
 use self::encoder::{ArrowPlan, RowLayout, has_nested};
 pub use self::exec::DorisSinkExec;
 pub use self::loads::DorisLoads;
+pub use self::overwrite::{DorisOverwriteExec, Overwrite};
 use self::partition::Routing;
 use self::run::{LabelSet, Labels, LoadRun};
+pub use self::statement::WriteReport;
 use self::target::{LoadTarget, Loaded, SettleOnDrop, SinkMetrics, TaskCount};
 use crate::checkpoint::chain::unique;
 use crate::checkpoint::{
     AbortOutcome, CommitPermit, Committable, Epoch, EpochSink, Generation, LabelSeries, WriteOutcome,
 };
 use crate::client::DorisClient;
-use crate::error::{Error, Result, Retry};
+use crate::error::{Error, Result};
 use crate::options::{SinkFormat, SinkOptions};
 use crate::protocol::LabelState;
 use crate::types::{KeyModel, TableIdent, TableSchema};
 
 /// How long the state of a label may stay open, unless the load has its own `timeout`.
 const PATIENCE: Duration = Duration::from_secs(600);
-
-fn names(loads: &[Committable]) -> Vec<String> {
-    loads.iter().map(|load| load.label.clone()).collect()
-}
-
-/// Loads of a statement that did not end as one.
-fn torn(labels: &[String], reason: String) -> Error {
-    let (operation, label) = ("commit".to_string(), labels.join(", "));
-    Error::Transaction { operation, label, txn_id: None, reason, retry: Retry::Never }
-}
 
 /// A Doris table as a target of rows.
 ///
@@ -251,14 +245,6 @@ impl DorisSink {
             self.target.committer.wait_visible(loads, limit).await;
         }
     }
-
-    /// What to do when a part of a statement is in the table.
-    fn after_torn(&self) -> &'static str {
-        match self.model {
-            Some(KeyModel::Unique) => "run the statement again: it replaces the rows that are there",
-            _ => "take the rows that are there back before the statement is run again",
-        }
-    }
 }
 
 #[async_trait]
@@ -273,45 +259,7 @@ impl DataSink for DorisSink {
 
     /// Writes `data` and commits it; gives the number of rows.
     async fn write_all(&self, data: SendableRecordBatchStream, _: &Arc<TaskContext>) -> DataFusionResult<u64> {
-        // Each call is a statement of its own.
-        let loads = self.load((&unique(), Generation(0), Epoch::FIRST), Labels::New, data).await?;
-        let rows = loads.iter().map(|load| load.rows).sum();
-        if !self.target.options.two_phase_commit {
-            let loads: Vec<Committable> = loads.into_iter().map(Loaded::take).collect();
-            self.visible(&loads).await;
-            return Ok(rows);
-        }
-        let loads = SettleOnDrop::new(&self.target, loads.into_iter().map(Loaded::take).collect());
-        let (committables, committer) = (loads.loads(), &self.target.committer);
-        let committed = {
-            let _timer = self.target.metrics.commit_time.timer();
-            committer.commit_all(committables).await
-        };
-        let settled = match committed {
-            Ok(()) => Ok(rows),
-            // All or nothing: what could not be committed must not become visible later by somebody else's commit.
-            Err(error) => match committer.abort_all(committables).await {
-                Ok(AbortOutcome::Committed) => Ok(rows),
-                Ok(AbortOutcome::RolledBack) => Err(error),
-                Ok(AbortOutcome::Torn { visible, gone }) => {
-                    let (visible, table) = (visible.join(", "), self.table());
-                    let reason = format!("{error}; the rows of {visible} are in table {table}: {}", self.after_torn());
-                    Err(torn(&gone, reason))
-                }
-                Err(abort_error) => {
-                    tracing::warn!(error = %abort_error, "loads were neither committed nor aborted");
-                    match committables.len() {
-                        1 => Err(error),
-                        _ => Err(torn(&names(committables), format!("{error}; then: {abort_error}"))),
-                    }
-                }
-            },
-        };
-        let committed = committables.to_vec();
-        loads.release();
-        let rows = settled?;
-        self.visible(&committed).await;
-        Ok(rows)
+        Ok(self.write(data).await?.rows)
     }
 }
 

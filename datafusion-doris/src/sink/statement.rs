@@ -1,0 +1,94 @@
+//! One bounded statement: its loads are written and committed as one.
+
+use datafusion::physical_plan::SendableRecordBatchStream;
+
+use super::DorisSink;
+use super::run::Labels;
+use super::target::{Loaded, SettleOnDrop};
+use crate::checkpoint::chain::unique;
+use crate::checkpoint::{AbortOutcome, Committable, Epoch, Generation};
+use crate::error::{Error, Result, Retry};
+use crate::types::KeyModel;
+
+/// What a statement has written.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WriteReport {
+    /// Rows that are in the table, as Doris counts them.
+    pub rows: u64,
+    /// Labels of the loads, in the order in which they were committed; none when there were no rows.
+    pub labels: Vec<String>,
+}
+
+fn names(loads: &[Committable]) -> Vec<String> {
+    loads.iter().map(|load| load.label.clone()).collect()
+}
+
+/// Loads of a statement that did not end as one.
+fn torn(labels: &[String], reason: String) -> Error {
+    let (operation, label) = ("commit".to_string(), labels.join(", "));
+    Error::Transaction { operation, label, txn_id: None, reason, retry: Retry::Never }
+}
+
+impl DorisSink {
+    /// Writes all rows of `data`, batches of [`DataSink::schema`](datafusion::datasource::sink::DataSink::schema), and
+    /// commits them.
+    ///
+    /// # Errors
+    /// The error of the stream; [`Error::Encode`], [`Error::StreamLoad`], [`Error::Transaction`]. No row is in the table
+    /// then, unless the error names loads that are.
+    ///
+    /// # Cancellation
+    /// See [`DorisSink`].
+    pub async fn write(&self, data: SendableRecordBatchStream) -> Result<WriteReport> {
+        // Each call is a statement of its own.
+        let loads = self.load((&unique(), Generation(0), Epoch::FIRST), Labels::New, data).await?;
+        let rows = loads.iter().map(|load| load.rows).sum();
+        let labels = loads.iter().map(|load| load.load.label.clone()).collect();
+        let report = WriteReport { rows, labels };
+        if !self.target.options.two_phase_commit {
+            let loads: Vec<Committable> = loads.into_iter().map(Loaded::take).collect();
+            self.visible(&loads).await;
+            return Ok(report);
+        }
+        let loads = SettleOnDrop::new(&self.target, loads.into_iter().map(Loaded::take).collect());
+        let (committables, committer) = (loads.loads(), &self.target.committer);
+        let committed = {
+            let _timer = self.target.metrics.commit_time.timer();
+            committer.commit_all(committables).await
+        };
+        let settled = match committed {
+            Ok(()) => Ok(report),
+            // All or nothing: what could not be committed must not become visible later by somebody else's commit.
+            Err(error) => match committer.abort_all(committables).await {
+                Ok(AbortOutcome::Committed) => Ok(report),
+                Ok(AbortOutcome::RolledBack) => Err(error),
+                Ok(AbortOutcome::Torn { visible, gone }) => {
+                    let (visible, table) = (visible.join(", "), self.table());
+                    let reason = format!("{error}; the rows of {visible} are in table {table}: {}", self.after_torn());
+                    Err(torn(&gone, reason))
+                }
+                Err(abort_error) => {
+                    tracing::warn!(error = %abort_error, "loads were neither committed nor aborted");
+                    match committables.len() {
+                        1 => Err(error),
+                        _ => Err(torn(&names(committables), format!("{error}; then: {abort_error}"))),
+                    }
+                }
+            },
+        };
+        let committed = committables.to_vec();
+        loads.release();
+        let report = settled?;
+        self.visible(&committed).await;
+        Ok(report)
+    }
+
+    /// What to do when a part of a statement is in the table.
+    fn after_torn(&self) -> &'static str {
+        match self.model {
+            Some(KeyModel::Unique) => "run the statement again: it replaces the rows that are there",
+            _ => "take the rows that are there back before the statement is run again",
+        }
+    }
+}
