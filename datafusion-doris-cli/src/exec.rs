@@ -10,6 +10,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::stream::RecordBatchReceiverStream;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, execute_stream};
 use datafusion::sql::sqlparser::dialect::MySqlDialect;
+use datafusion_doris::sink::{DorisSinkExec, FilteredRows};
 use futures::{Stream, StreamExt, TryStreamExt};
 
 use crate::context::DorisResult;
@@ -49,7 +50,19 @@ pub(crate) async fn statement(shell: &mut Shell, sql: &str) -> Result<()> {
     }
     let mut writer = shell.format.writer(&stream.schema(), query.endless);
     let rows = shell.interrupts.guard(print_stream(stream, writer.as_mut(), &shell.output)).await?;
-    if query.writes { Ok(()) } else { shell.note(&count(rows)).await }
+    if !query.writes {
+        return shell.note(&count(rows)).await;
+    }
+    for filtered in refused_rows(&query.plan) {
+        shell.note(&format!("warning: {filtered}")).await?;
+    }
+    Ok(())
+}
+
+/// Rows that Doris refused in a statement that it took otherwise.
+fn refused_rows(plan: &Arc<dyn ExecutionPlan>) -> Vec<FilteredRows> {
+    let here = plan.downcast_ref::<DorisSinkExec>().and_then(|sink| sink.sink().filtered());
+    here.into_iter().chain(plan.children().into_iter().flat_map(refused_rows)).collect()
 }
 
 /// A statement that is planned and not yet run.

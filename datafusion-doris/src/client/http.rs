@@ -246,6 +246,18 @@ impl Http {
         .boxed()
     }
 
+    /// The first `limit` bytes of what is at `url`, or a little more. No credentials are sent, no redirect is followed.
+    pub(super) async fn get_start(&self, url: Url, limit: usize) -> Result<String, reqwest::Error> {
+        let mut response = self.load.get(url).send().await?.error_for_status()?;
+        let mut body = BytesMut::new();
+        while body.len() < limit
+            && let Some(chunk) = response.chunk().await?
+        {
+            body.extend_from_slice(&chunk);
+        }
+        Ok(String::from_utf8_lossy(&body).into_owned())
+    }
+
     fn start(&self, client: &reqwest::Client, url: &Url, request: &Request) -> reqwest::RequestBuilder {
         let builder = client
             .request(request.method.clone(), url.clone())

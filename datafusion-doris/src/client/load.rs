@@ -269,13 +269,30 @@ impl DorisClient {
             let answer = SpawnedTask::spawn(async move {
                 let body = reqwest::Body::wrap_stream(body_stream(parts));
                 let answer = client.inner.http.put_stream(url, &operation, headers, body).await?;
-                accepted(&of_answer, &answer)
+                client.with_first_refused_row(accepted(&of_answer, &answer), &answer.host).await
             });
             let timeout = load.headers.get("timeout").and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs);
             let answer_timeout = timeout.map_or(ANSWER_TIMEOUT, |timeout| timeout + self.options().read_timeout);
             Ok(OpenLoad { identity, host, answer_timeout, state: State::Sending { body, answer } })
         }
         .boxed()
+    }
+
+    /// Adds why the first row was refused, where the answer only tells where to read it (builds up to 2.1).
+    async fn with_first_refused_row(
+        &self,
+        mut answer: Result<StreamLoadResponse>,
+        host: &str,
+    ) -> Result<StreamLoadResponse> {
+        let (url, first) = match &mut answer {
+            Ok(response) if response.filtered_rows > 0 => (&response.error_url, &mut response.first_error),
+            Err(Error::StreamLoad { error_url, first_error, .. }) => (&*error_url, first_error),
+            _ => return answer,
+        };
+        if let (Some(url), None) = (url, &first) {
+            *first = self.first_refused_row(url, host).await;
+        }
+        answer
     }
 
     /// The BE for a load: named by the options, by the FE's list of backends, or by the FE's redirect.

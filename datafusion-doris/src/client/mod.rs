@@ -3,6 +3,7 @@
 mod change;
 mod cleanup;
 mod endpoints;
+mod error_log;
 mod facts;
 mod flight;
 mod flight_result;

@@ -122,7 +122,7 @@ option_keys! {
     BufferCount = "sink.buffer-count" [], "3", Used, "Chunks in flight per load, at least 2.";
     WriteMode = "sink.write-mode" [], "STREAM_LOAD", Used, "Only `STREAM_LOAD` for now.";
     EnableBatchMode = "sink.enable.batch-mode" [], "false", Used, "Only `false` for now.";
-    IgnoreCommitError = "sink.ignore.commit-error" [], "false", Later, "Only `false`: a lost commit is an error.";
+    IgnoreCommitError = "sink.ignore.commit-error" [], "false", Later, "Only `false`. With `true` the connector goes on after a commit that failed, and its rows are lost without an error: here a commit that fails is one.";
     SinkParallelism = "sink.parallelism" [], "1", Used, "Loads at once of a statement or epoch, at most 64, each with its own label, task and buffers; may change between two starts of a job. Rows of one key of a unique or aggregate table stay in one load and in order, batches of a duplicate table take turns.";
     UseCache = "sink.use-cache" [], "false", Later, "Only `false`.";
     HttpUtf8Charset = "sink.http-utf8-charset" [], "true", NoEffect, "Headers are always sent as UTF-8.";
@@ -131,7 +131,7 @@ option_keys! {
     BufferFlushMaxRows = "sink.buffer-flush.max-rows" [], "500000", NoEffect, "Of the batch mode.";
     BufferFlushMaxBytes = "sink.buffer-flush.max-bytes" [], "100mb", NoEffect, "Of the batch mode.";
     BufferFlushInterval = "sink.buffer-flush.interval" [], "10s", NoEffect, "Of the batch mode.";
-    SinkProperties = "sink.properties.*" [], "", Used, "Stream Load headers, for example `sink.properties.format` = `csv` (the default for flat rows), `json` or `arrow`, `sink.properties.compress_type` = `gz` (the default for csv and json), `lz4`, `zstd` (Doris 4.0 on), `deflate` or `''`; an arrow stream is compressed inside, by `lz4` or `zstd`. `strict_mode` is `true` unless given: a value that Doris cannot convert is an error, not NULL (partial updates are sent without it).";
+    SinkProperties = "sink.properties.*" [], "", Used, "Stream Load headers, for example `sink.properties.format` = `csv` (the default for flat rows), `json` or `arrow`, `sink.properties.compress_type` = `gz` (the default for csv and json), `lz4`, `zstd` (Doris 4.0 on), `deflate` or `''`; an arrow stream is compressed inside, by `lz4` or `zstd`. `strict_mode` is `true` unless given: a value that Doris cannot convert is an error, not NULL (partial updates are sent without it). `group_commit` = `sync_mode` or `async_mode` lets Doris collect the rows of many loads (needs `sink.enable-2pc` = `false`): such a load has no label, so it is at-least-once, see the guarantees.";
     SinkS3 = "sink.s3.*" [], "", Later, "Of the TVF mode, which is not supported yet.";
     TableProperties = "table.properties.*" [], "", Later, "Properties of created tables; not supported yet.";
     DefaultDatabase = "default-database" [], "", Later, "Of the catalog, which is not supported yet.";

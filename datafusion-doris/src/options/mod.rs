@@ -5,6 +5,10 @@
 mod change_format;
 mod connection;
 mod entries;
+mod group_commit;
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used)]
+mod guide;
 mod host_map;
 mod job;
 mod key;
@@ -20,6 +24,7 @@ use std::collections::HashMap;
 
 pub use change_format::{ChangeFormat, DebeziumOptions, TimePrecision};
 pub use connection::ConnectionOptions;
+pub use group_commit::GroupCommit;
 pub use host_map::HostMap;
 pub use job::{ExecutionOptions, JobOptions};
 pub use key::OptionKey;

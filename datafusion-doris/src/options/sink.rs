@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::change_format::ChangeFormat;
 use super::entries::{Entries, parse_name};
+use super::group_commit::{GroupCommit, check_properties};
 use super::key::OptionKey;
 use super::value::{Parsed, parse_bool, parse_count, parse_duration, parse_size};
 use super::write_mode::WriteMode;
@@ -86,6 +87,9 @@ impl Default for CsvFormat {
         }
     }
 }
+
+/// Longest timeout of a load (`max_stream_load_timeout_second`).
+const MAX_TIMEOUT_SECONDS: u32 = 259_200;
 
 /// Options of the sink.
 #[derive(Debug, Clone)]
@@ -301,13 +305,15 @@ impl SinkOptions {
                 "enclose" => csv.enclose = Some(parse_single_byte(&value).map_err(fail)?),
                 "escape" => csv.escape = Some(parse_single_byte(&value).map_err(fail)?),
                 _ => {
-                    if check_property(&name, &value, self.two_phase_commit).map_err(fail)? == Send::AsHeader {
+                    if check_property(&name, &value).map_err(fail)? == Send::AsHeader {
                         self.properties.insert(name, value);
                     }
                 }
             }
         }
         self.csv = csv.build()?;
+        check_properties(&self.properties)?;
+        self.check_group_commit()?;
         self.format.map_or(Ok(()), |format| self.check_compression(format))
     }
 }
@@ -367,19 +373,14 @@ enum Send {
 }
 
 /// Whether a property may be sent; those that this crate sets itself or that would make rows wrong are refused.
-fn check_property(name: &str, value: &str, two_phase_commit: bool) -> Parsed<Send> {
+fn check_property(name: &str, value: &str) -> Parsed<Send> {
     let text = value.trim();
     let lower = text.to_ascii_lowercase();
     let flag = || parse_bool(text);
     match name {
         "label" => Err("labels are made by this crate, use 'sink.label-prefix'".into()),
         "two_phase_commit" => Err("use 'sink.enable-2pc'".into()),
-        "group_commit" if lower == "off_mode" => Ok(Send::AsHeader),
-        "group_commit" if two_phase_commit => {
-            Err("group commit and two-phase commit exclude each other, set 'sink.enable-2pc' = 'false' or remove it"
-                .into())
-        }
-        "group_commit" => Err("group commit is not supported yet, remove it".into()),
+        "group_commit" => text.parse::<GroupCommit>().map(|_| Send::AsHeader),
         "hidden_columns" => Err("is set by this crate, use 'sink.enable-delete' and 'sink.change-kind-column'".into()),
         "merge_type" if lower == "append" => Ok(Send::No),
         "merge_type" | "delete" => Err("is not supported yet, use 'sink.change-kind-column' for deletes".into()),
@@ -403,8 +404,8 @@ fn check_property(name: &str, value: &str, two_phase_commit: bool) -> Parsed<Sen
             _ => Err(format!("'{text}' is not a number from 0 to 1")),
         },
         "timeout" => match text.parse::<u32>() {
-            Ok(seconds) if seconds > 0 => Ok(Send::AsHeader),
-            _ => Err(format!("'{text}' is not a number of seconds above zero")),
+            Ok(seconds) if (1..=MAX_TIMEOUT_SECONDS).contains(&seconds) => Ok(Send::AsHeader),
+            _ => Err(format!("'{text}' is not a number of seconds from 1 to {MAX_TIMEOUT_SECONDS}")),
         },
         "strict_mode" | "partial_columns" | "num_as_string" | "empty_field_as_null" | "load_to_single_tablet" => {
             flag().map(|_| Send::AsHeader)

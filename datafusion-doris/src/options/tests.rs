@@ -9,12 +9,12 @@ use super::*;
 
 const MINIMAL: [(&str, &str); 3] = [("fenodes", "fe:8030"), ("table.identifier", "db.t"), ("username", "root")];
 
-fn parse(extra: &[(&str, &str)]) -> Result<DorisOptions> {
+pub(super) fn parse(extra: &[(&str, &str)]) -> Result<DorisOptions> {
     let pairs = MINIMAL.iter().chain(extra);
     DorisOptions::from_map(pairs.map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect())
 }
 
-fn reason(extra: &[(&str, &str)]) -> String {
+pub(super) fn reason(extra: &[(&str, &str)]) -> String {
     parse(extra).expect_err(&format!("{extra:?}")).to_string()
 }
 
@@ -187,6 +187,7 @@ fn properties_in_conflict_are_refused_by_name() {
         ("unique_key_update_mode", "UPDATE_FLEXIBLE_COLUMNS"),
         ("max_filter_ratio", "1.5"),
         ("timeout", "soon"),
+        ("timeout", "259201"),
         ("authorization", "Basic x"),
         ("expect", "x"),
         ("a b", "x"),
@@ -201,8 +202,14 @@ fn properties_in_conflict_are_refused_by_name() {
         let text = reason(&[(&key, value)]);
         assert!(text.contains("sink.properties."), "{name}: {text}");
     }
-    let text = reason(&[("sink.properties.group_commit", "sync_mode"), ("sink.enable-2pc", "false")]);
-    assert!(text.contains("not supported yet"), "{text}");
+    let one_phase = ("sink.enable-2pc", "false");
+    let group = parse(&[("sink.properties.group_commit", "Sync_Mode"), one_phase]).unwrap();
+    assert_eq!(group.sink.group_commit(), GroupCommit::Sync);
+    let text = reason(&[("sink.properties.group_commit", "async"), one_phase]);
+    assert!(text.contains("use off_mode, sync_mode or async_mode"), "{text}");
+    let partial = ("sink.properties.partial_columns", "true");
+    let text = reason(&[("sink.properties.group_commit", "async_mode"), one_phase, partial]);
+    assert!(text.contains("'sink.properties.partial_columns': excludes group commit"), "{text}");
     for (name, value) in
         [("group_commit", "off_mode"), ("merge_type", "append"), ("read_json_by_line", "true"), ("strict_mode", "true")]
     {

@@ -24,7 +24,8 @@ pub use outcomes::{
     LoadEvent, LoadKind, LoadStep, Refusal, TxnEvent, TxnStep, after_load, after_txn, markdown as outcome_tables,
 };
 pub use stream_load::{
-    DELETE_SIGN, ExistingJob, LoadRequest, StreamLoadHeaders, StreamLoadResponse, classify_load, classify_load_refusal,
+    DELETE_SIGN, ExistingJob, LoadRequest, LoadTimes, StreamLoadHeaders, StreamLoadResponse, classify_load,
+    classify_load_refusal,
 };
 pub use tso::{Tso, TsoStatus};
 pub use txn::{TxnOperation, TxnOutcome, TxnRef, classify_txn, txn_headers};

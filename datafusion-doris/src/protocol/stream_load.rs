@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::envelope::integer;
 use super::outcomes::{LoadEvent, LoadKind, Refusal};
-use super::txn::txn_of_used_label;
+use super::txn::{contains_ignoring_case, txn_of_used_label};
 use super::{EnvelopeErrorKind, Malformed, excerpt, parse_envelope};
 use crate::error::{Error, Result};
 use crate::options::{CsvFormat, SinkFormat, SinkOptions};
@@ -30,7 +30,7 @@ pub struct LoadRequest<'a> {
     pub format: SinkFormat,
     /// The body carries the delete sign: as the last csv value, or under its name in json and arrow.
     pub delete_sign: bool,
-    /// Label of the load.
+    /// Label of the load; not sent with group commit, where the server makes it.
     pub label: &'a str,
     /// Two-phase commit.
     pub two_phase_commit: bool,
@@ -52,7 +52,9 @@ impl StreamLoadHeaders {
         let mut set = |name: &str, value: String| {
             headers.insert(name.to_owned(), value);
         };
-        set("label", load.label.to_owned());
+        if !load.options.group_commit().is_on() {
+            set("label", load.label.to_owned());
+        }
         set("format", load.format.header().to_owned());
         if load.two_phase_commit {
             set("two_phase_commit", "true".into());
@@ -181,6 +183,21 @@ impl fmt::Display for ExistingJob {
     }
 }
 
+/// Parts of the duration of a load, in milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LoadTimes {
+    /// `BeginTxnTimeMs`; none with group commit.
+    pub begin_txn: Option<u64>,
+    /// `StreamLoadPutTimeMs`: getting the plan.
+    pub stream_load_put: Option<u64>,
+    /// `ReadDataTimeMs`.
+    pub read_data: Option<u64>,
+    /// `WriteDataTimeMs`.
+    pub write_data: Option<u64>,
+    /// `CommitAndPublishTimeMs`; none with group commit.
+    pub commit_and_publish: Option<u64>,
+}
+
 /// The answer to a load.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StreamLoadResponse {
@@ -208,6 +225,10 @@ pub struct StreamLoadResponse {
     pub load_bytes: u64,
     /// Duration in milliseconds.
     pub load_time_ms: u64,
+    /// Parts of it, as far as the server tells.
+    pub times_ms: LoadTimes,
+    /// The load shared a transaction of the server, whose label is [`Self::label`].
+    pub group_commit: bool,
     /// Where the refused rows are kept.
     pub error_url: Option<String>,
     /// First refused row and its reason.
@@ -248,7 +269,15 @@ impl StreamLoadResponse {
             unselected_rows: number("NumberUnselectedRows").unwrap_or_default(),
             load_bytes: number("LoadBytes").unwrap_or_default(),
             load_time_ms: number("LoadTimeMs").unwrap_or_default(),
-            error_url: text("ErrorURL"),
+            times_ms: LoadTimes {
+                begin_txn: number("BeginTxnTimeMs"),
+                stream_load_put: number("StreamLoadPutTimeMs"),
+                read_data: number("ReadDataTimeMs"),
+                write_data: number("WriteDataTimeMs"),
+                commit_and_publish: number("CommitAndPublishTimeMs"),
+            },
+            group_commit: map.get("GroupCommit").is_some_and(|flag| flag == true || flag == "true"),
+            error_url: text("ErrorURL").map(without_signature),
             first_error: text("FirstErrorMsg"),
         })
     }
@@ -266,6 +295,14 @@ impl StreamLoadResponse {
     /// The transaction that holds the label, when the message of `Label Already Exists` tells.
     pub fn txn_of_label(&self) -> Option<i64> {
         txn_of_used_label(&self.message)
+    }
+}
+
+/// A URL into object storage may be signed: whoever has the signature can read the object.
+fn without_signature(url: String) -> String {
+    match url.split_once('?') {
+        Some((object, query)) if contains_ignoring_case(query, "signature") => object.to_owned(),
+        _ => url,
     }
 }
 

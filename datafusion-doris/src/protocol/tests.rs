@@ -186,6 +186,24 @@ fn load_answer_tolerates_unknown_and_repeated_keys() {
     assert_eq!((response.total_rows, response.loaded_rows, response.filtered_rows), (3, 2, 1));
     assert_eq!((response.first_error, response.error_url.is_some()), (None, true));
     assert!(StreamLoadResponse::parse(b"[]").is_err());
+    assert!(!response.group_commit);
+}
+
+#[test]
+fn answer_to_a_load_by_group_commit_is_read() {
+    let body = br#"{"TxnId": 9, "Label": "group_commit_1", "GroupCommit": true, "Status": "Success", "LoadTimeMs": 8,
+        "StreamLoadPutTimeMs": 1, "ReadDataTimeMs": 2, "WriteDataTimeMs": 3,
+        "ErrorURL": "https://bucket.s3/log?X-Amz-Date=1&X-Amz-Signature=abc"}"#;
+    let response = StreamLoadResponse::parse(body).unwrap();
+    assert!(response.group_commit);
+    let LoadTimes { begin_txn, stream_load_put, read_data, write_data, commit_and_publish } = response.times_ms;
+    assert_eq!((begin_txn, commit_and_publish), (None, None));
+    assert_eq!([stream_load_put, read_data, write_data], [Some(1), Some(2), Some(3)]);
+    assert_eq!(response.error_url.as_deref(), Some("https://bucket.s3/log"), "a signature is a secret");
+    let options = SinkOptions::default().with_two_phase_commit(false);
+    let options = options.with_properties([("group_commit".into(), "async_mode".into())].into()).unwrap();
+    let headers = headers(&options, SinkFormat::Csv, false).unwrap();
+    assert_eq!((headers.get("label"), headers.kind()), (None, LoadKind::Group));
 }
 
 #[test]

@@ -93,6 +93,9 @@ impl DorisSinkExec {
 
     /// What a reader of the plan may rely on.
     fn guarantee(&self) -> &'static str {
+        if self.sink.target.options.group_commit().is_on() {
+            return "at-least-once (group commit: a lost answer cannot be resolved)";
+        }
         match (self.input.boundedness().is_unbounded(), self.sink.target.options.two_phase_commit) {
             (false, _) if self.sink.loads() == 1 => "all-or-nothing",
             (false, true) => "all-or-nothing (several commits, one after the other)",

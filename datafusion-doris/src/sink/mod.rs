@@ -16,6 +16,7 @@ mod compress;
 mod encoder;
 mod exec;
 mod loads;
+mod metrics;
 mod overwrite;
 mod parallel;
 mod partition;
@@ -47,11 +48,13 @@ use self::committer::Committer;
 use self::encoder::{ArrowPlan, RowLayout, has_nested};
 pub use self::exec::DorisSinkExec;
 pub use self::loads::DorisLoads;
+use self::metrics::SinkMetrics;
+pub use self::metrics::{FilteredRows, SINK_METRICS, SinkMetric, describe_sink_metrics, sink_metrics_table};
 pub use self::overwrite::{DorisOverwriteExec, Overwrite};
 use self::partition::Routing;
 use self::run::{LabelSet, Labels, LoadRun};
 pub use self::statement::WriteReport;
-use self::target::{LoadTarget, Loaded, SettleOnDrop, SinkMetrics, TaskCount};
+use self::target::{LoadTarget, Loaded, SettleOnDrop, TaskCount};
 use crate::checkpoint::chain::unique;
 use crate::checkpoint::{
     AbortOutcome, CommitPermit, Committable, Epoch, EpochSink, Generation, LabelSeries, WriteOutcome,
@@ -73,6 +76,9 @@ const PATIENCE: Duration = Duration::from_secs(600);
 /// (`'sink.enable-2pc' = 'false'`) the rows of a load are visible as soon as the server has taken the end of its body,
 /// whether or not somebody still waits for the answer. A lost answer is resolved by the state of the load's label, never
 /// by sending rows under another label.
+///
+/// With group commit (`sink.properties.group_commit`, see [`crate::options::GroupCommit`]) a load has no label, so the
+/// rows of a lost answer may be in the table or not, and those of a statement that failed midway as well: at-least-once.
 ///
 /// With `'sink.parallelism'` above 1 a statement is several loads. Rows of one key of a unique or aggregate table are in
 /// the same one, in the order of the input; batches of a duplicate table take turns. None is committed before all are
@@ -136,6 +142,7 @@ impl DorisSink {
             None => SinkFormat::Csv,
         };
         options.check_compression(format)?;
+        options.check_group_commit()?;
         let arrow = match format {
             SinkFormat::Arrow => {
                 let type_of = |name: &str| target.column(name).map(|column| &column.doris_type);
@@ -151,6 +158,7 @@ impl DorisSink {
             patience: timeout.map_or(PATIENCE, Duration::from_secs),
         };
         let routing = Routing::of(target, &schema, options.properties.contains_key("columns"));
+        let metrics = SinkMetrics::new(&table);
         let target_of_loads = LoadTarget {
             client,
             table,
@@ -159,7 +167,7 @@ impl DorisSink {
             format,
             arrow,
             committer,
-            metrics: SinkMetrics::new(),
+            metrics,
             tasks: TaskCount::default(),
         };
         Ok(Self {
@@ -187,6 +195,11 @@ impl DorisSink {
     pub(crate) async fn cut(&self) {
         self.target.tasks.none().await;
         self.target.client.cleanup().done().await;
+    }
+
+    /// Rows that Doris refused of all loads so far while it took the others (`sink.properties.max_filter_ratio`).
+    pub fn filtered(&self) -> Option<FilteredRows> {
+        self.target.metrics.all_filtered()
     }
 
     /// The table written to.
@@ -378,16 +391,23 @@ impl DisplayAs for DorisSink {
         let format = self.target.format.header();
         let options = &self.target.options;
         let (prefix, two_phase, table) = (&options.label_prefix, options.two_phase_commit, self.table());
+        let group = Some(options.group_commit()).filter(|mode| mode.is_on());
         match display {
             DisplayFormatType::TreeRender => {
                 writeln!(f, "table={table}")?;
                 writeln!(f, "format={format}")?;
                 writeln!(f, "label_prefix={prefix}")?;
                 writeln!(f, "two_phase_commit={two_phase}")?;
+                if let Some(mode) = group {
+                    writeln!(f, "group_commit={mode}")?;
+                }
                 self.parallelism().map_or(Ok(()), |parallelism| writeln!(f, "parallelism={parallelism}"))
             }
             DisplayFormatType::Default | DisplayFormatType::Verbose => {
                 write!(f, "table={table}, format={format}, label_prefix={prefix}, two_phase_commit={two_phase}")?;
+                if let Some(mode) = group {
+                    write!(f, ", group_commit={mode}")?;
+                }
                 self.parallelism().map_or(Ok(()), |parallelism| write!(f, ", parallelism={parallelism}"))
             }
         }

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use datafusion::physical_plan::metrics::{Count, ExecutionPlanMetricsSet, MetricBuilder, Time};
 use tokio::sync::watch;
 
 use super::committer::Committer;
 use super::encoder::{ArrowEncoder, ArrowPlan, CsvEncoder, Encoder, JsonEncoder, RowLayout};
+use super::metrics::SinkMetrics;
 use super::run::LoadRun;
 use crate::checkpoint::Committable;
 use crate::client::DorisClient;
@@ -103,29 +103,6 @@ impl LoadTarget {
     pub(super) fn load(&self, label: String) -> Committable {
         let TableIdent { database, table } = self.table.clone();
         Committable { db: database, table, label, txn_id: None, host: String::new() }
-    }
-}
-
-#[derive(Debug)]
-pub(super) struct SinkMetrics {
-    pub(super) set: ExecutionPlanMetricsSet,
-    pub(super) rows: Count,
-    pub(super) bytes: Count,
-    pub(super) loads: Count,
-    pub(super) commit_time: Time,
-}
-
-impl SinkMetrics {
-    /// Handles are made once: each registers an entry, and epochs go on for months.
-    pub(super) fn new() -> Self {
-        let set = ExecutionPlanMetricsSet::new();
-        Self {
-            rows: MetricBuilder::new(&set).global_counter("rows_sent"),
-            bytes: MetricBuilder::new(&set).global_counter("bytes_sent"),
-            loads: MetricBuilder::new(&set).global_counter("loads"),
-            commit_time: MetricBuilder::new(&set).subset_time("commit_time", 0),
-            set,
-        }
     }
 }
 

@@ -13,7 +13,7 @@ use crate::client::retry::Backoff;
 use crate::client::{OpenLoad, StreamLoad};
 use crate::error::{Error, Result, Retry};
 use crate::failpoints;
-use crate::protocol::{LoadRequest, NextStep, PendingOperation, StreamLoadHeaders};
+use crate::protocol::{LoadKind, LoadRequest, NextStep, PendingOperation, StreamLoadHeaders, StreamLoadResponse};
 
 /// Sends one load. It is opened with the first chunk.
 ///
@@ -63,6 +63,10 @@ impl Upload {
 
     /// Frees the label, which an earlier attempt or process may have left with a load.
     pub(super) async fn clear_leftover(&mut self) -> Result<()> {
+        if self.headers.kind() == LoadKind::Group {
+            // It has no label.
+            return Ok(());
+        }
         self.run.target.committer.clear_leftover(&self.load).await
     }
 
@@ -91,6 +95,7 @@ impl Upload {
             match sent {
                 Ok(()) => return Ok(()),
                 Err(error) => {
+                    self.run.target.metrics.failed();
                     let was_open = self.open.take().is_some();
                     self.prepare_retry(error, was_open).await?;
                 }
@@ -123,7 +128,8 @@ impl Upload {
         let (pause, soon) = match error.retry() {
             Retry::SameLabel => (self.backoff.next_pause(), true),
             Retry::Later | Retry::LabelTaken => (self.patient.next_pause(), false),
-            Retry::Never | Retry::AskLabelState | Retry::CannotTell => return Err(error),
+            Retry::Never | Retry::AskLabelState => return Err(error),
+            Retry::CannotTell => return Err(self.outcome_unknown(&error)),
         };
         let waited = self.first_refusal.get_or_insert_with(Instant::now).elapsed();
         let patient = waited + pause <= self.run.target.committer.patience;
@@ -138,6 +144,19 @@ impl Upload {
             self.clear_leftover().await?;
         }
         Ok(())
+    }
+
+    fn outcome_unknown(&self, error: &Error) -> Error {
+        Error::StreamLoad {
+            table: self.run.target.table.to_string(),
+            label: "of the server (group commit)".into(),
+            message: format!(
+                "{error}; nothing tells whether its rows are in the table, so look before the statement is run again"
+            ),
+            error_url: None,
+            first_error: None,
+            retry: Retry::CannotTell,
+        }
     }
 
     /// Says how often a load was refused that passes by itself, as a rule.
@@ -178,17 +197,14 @@ impl Upload {
                         Ok::<_, Error>(response)
                     };
                     match AbortOnDrop::during(&run, &self.load, finish).await {
-                        Ok(response) => {
-                            self.load.txn_id = response.txn_id;
-                            let dropped = response.filtered_rows.saturating_add(response.unselected_rows);
-                            return Ok(Loaded::new(&run, rows.saturating_sub(dropped), self.load));
-                        }
+                        Ok(response) => return self.ended(response, rows),
                         Err(error) => (error, true),
                     }
                 }
                 (Ok(()), None) => continue,
                 (Err(error), open) => (error, open.is_some()),
             };
+            run.target.metrics.failed();
             let ask = match error.retry() {
                 Retry::AskLabelState => true,
                 Retry::LabelTaken => sent,
@@ -198,9 +214,69 @@ impl Upload {
             if !ask {
                 self.prepare_retry(error, was_open).await?;
             } else if self.resolve(error).await? {
+                run.target.metrics.succeeded(None, rows);
                 return Ok(Loaded::new(&run, rows, self.load));
             }
         }
+    }
+
+    /// The load of `rows` rows ended well: tells so, and about the rows that Doris refused.
+    ///
+    /// # Errors
+    /// [`Error::StreamLoad`] when a load by group commit refused more rows than it may: Doris does not check that there.
+    fn ended(mut self, response: StreamLoadResponse, rows: u64) -> Result<Loaded> {
+        let (target, kind) = (&self.run.target, self.headers.kind());
+        self.load.txn_id = response.txn_id;
+        if kind == LoadKind::Group {
+            self.load.label.clone_from(&response.label);
+        }
+        let Committable { label, txn_id, .. } = &self.load;
+        let (table, times) = (&target.table, &response.times_ms);
+        tracing::info!(
+            %table,
+            label,
+            txn_id,
+            ?kind,
+            total_rows = response.total_rows,
+            loaded_rows = response.loaded_rows,
+            filtered_rows = response.filtered_rows,
+            unselected_rows = response.unselected_rows,
+            load_bytes = response.load_bytes,
+            load_time_ms = response.load_time_ms,
+            begin_txn_time_ms = times.begin_txn,
+            put_data_time_ms = times.stream_load_put,
+            read_data_time_ms = times.read_data,
+            write_data_time_ms = times.write_data,
+            commit_and_publish_time_ms = times.commit_and_publish,
+            "a load has ended"
+        );
+        target.metrics.succeeded(Some(&response), rows);
+        let filtered = response.filtered_rows;
+        if filtered > 0 {
+            let first_reason = response.first_error.clone();
+            tracing::warn!(%table, label, filtered_rows = filtered, first_reason, "Doris refused rows of a load");
+            target.metrics.filtered(filtered, first_reason);
+        }
+        let selected = response.total_rows.saturating_sub(response.unselected_rows);
+        if kind == LoadKind::Group && filtered as f64 > selected as f64 * self.allowed_share() {
+            return Err(Error::StreamLoad {
+                table: table.to_string(),
+                label: label.clone(),
+                message: format!(
+                    "{filtered} of {selected} rows were refused; with group commit the others are in the table all the same"
+                ),
+                error_url: response.error_url,
+                first_error: response.first_error,
+                retry: Retry::Never,
+            });
+        }
+        let dropped = filtered.saturating_add(response.unselected_rows);
+        Ok(Loaded::new(&self.run, rows.saturating_sub(dropped), self.load))
+    }
+
+    /// Share of the rows that may be refused.
+    fn allowed_share(&self) -> f64 {
+        self.headers.get("max_filter_ratio").and_then(|ratio| ratio.trim().parse().ok()).unwrap_or(0.0)
     }
 
     /// Finds out by the label what became of a load whose answer was lost: true = it is done, false = it is to be sent
