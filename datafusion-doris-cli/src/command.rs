@@ -150,7 +150,9 @@ pub fn help() -> String {
     for Entry { usage, help, .. } in ENTRIES {
         text.push_str(&format!("  {usage:<31} {help}\n"));
     }
-    text.push_str("Placeholders: ${fenodes} ${jdbc_url} ${env:NAME} ${env:NAME:-default}; `$${` is a plain `${`\n");
+    text.push_str(
+        "Placeholders: ${fenodes} ${jdbc_url} ${s3_endpoint} ${env:NAME} ${env:NAME:-default}; `$${` is a plain `${`\n",
+    );
     text
 }
 

@@ -14,6 +14,7 @@ use datafusion_doris::client::DorisConnection;
 use datafusion_doris::job::{JobState, SyncJob};
 use datafusion_doris::options::{JobOptions, Secret};
 use doris_sandbox::Sandbox;
+use doris_sandbox::s3_endpoint::{S3Endpoint, S3Settings};
 
 use crate::error::{Result, ShellError};
 use crate::jobs::{Abandoned, Background, Progress, State};
@@ -24,6 +25,8 @@ const ABORT_LIMIT: Duration = Duration::from_secs(10);
 
 /// `${fenodes}` without a sandbox.
 pub(crate) const FENODES_VARIABLE: &str = "DORIS_FENODES";
+/// `${s3_endpoint}` without a sandbox.
+const S3_ENDPOINT_VARIABLE: &str = "DORIS_S3_ENDPOINT";
 /// `${jdbc_url}` and the server of `\doris`, without a sandbox and without `\connect`.
 const JDBC_URL_VARIABLE: &str = "DORIS_JDBC_URL";
 /// User of that server, `root` by default.
@@ -56,6 +59,8 @@ pub struct Context {
     /// Opened by the first statement. Gone while a statement runs: when that is cancelled, the connection is in the
     /// middle of an answer and must not be used again.
     connection: Option<DorisConnection>,
+    /// Object store beside the sandbox.
+    s3: Option<S3Endpoint>,
     /// Last, so that it stops after all that talks to it.
     sandbox: Option<Sandbox>,
 }
@@ -73,6 +78,7 @@ impl Context {
             fenodes: env::var(FENODES_VARIABLE).ok(),
             server,
             connection: None,
+            s3: None,
             sandbox: None,
         }
     }
@@ -84,6 +90,8 @@ impl Context {
         let server = Server { jdbc_url: sandbox.jdbc_url(), user: "root".to_owned(), password: Secret::default() };
         self.server = Some(server);
         self.connection = None;
+        let s3 = S3Endpoint::start(S3Settings::default()).await;
+        self.s3 = Some(s3.map_err(|error| ShellError::Sandbox(error.to_string()))?);
         self.sandbox = Some(sandbox);
         Ok(())
     }
@@ -225,6 +233,11 @@ impl Lookup for Context {
             "jdbc_url" => {
                 let how = || unset(format!("start with --sandbox, use `\\connect URL`, or set {JDBC_URL_VARIABLE}"));
                 self.server.as_ref().map(|server| server.jdbc_url.clone()).ok_or_else(how)
+            }
+            "s3_endpoint" => {
+                let how = || unset(format!("start with --sandbox, or set {S3_ENDPOINT_VARIABLE} to https://host:port"));
+                let endpoint = self.s3.as_ref().map(S3Endpoint::url);
+                endpoint.or_else(|| env::var(S3_ENDPOINT_VARIABLE).ok()).ok_or_else(how)
             }
             _ => {
                 let variable = name.strip_prefix("env:").ok_or(Missing::Unknown)?;

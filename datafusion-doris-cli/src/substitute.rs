@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `${fenodes}` | FE addresses (`host:port`, with commas) of the embedded sandbox |
 //! | `${jdbc_url}` | MySQL protocol URL of the server that `\doris` talks to |
+//! | `${s3_endpoint}` | URL of an object store that this program and the server reach; the sandbox brings one |
 //! | `${env:NAME}` | an environment variable; unset is an error |
 //! | `${name:-text}` | `text` when the value is missing or empty; it may be empty and holds no `}` |
 //! | `$${` | a plain `${` |
@@ -63,7 +64,7 @@ impl fmt::Display for SubstituteError {
             Self::Missing { name, reason: Missing::Unset(why) } => write!(f, "`${{{name}}}` has no value: {why}"),
             Self::Missing { name, reason: Missing::Unknown } => write!(
                 f,
-                "unknown placeholder `${{{name}}}`: known are fenodes, jdbc_url and env:NAME; write `$${{` for the \
+                "unknown placeholder `${{{name}}}`: known are fenodes, jdbc_url, s3_endpoint and env:NAME; write `$${{` for the \
                  plain characters"
             ),
         }

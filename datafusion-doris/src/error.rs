@@ -138,6 +138,18 @@ pub enum Error {
         /// The store's error.
         source: Source,
     },
+    /// The object store in which rows are staged failed.
+    #[error("{operation} {object} failed: {source}")]
+    Staging {
+        /// `writing`, `listing`, `finding` or `removing`.
+        operation: &'static str,
+        /// URI of the object, without credentials.
+        object: String,
+        /// Whether the statement may be run again.
+        retry: Retry,
+        /// The store's error, without credentials.
+        source: Source,
+    },
     /// The changelog cannot be read any further.
     #[error("changelog of {table}: {reason}")]
     Changelog {
@@ -186,7 +198,8 @@ impl Error {
             Error::Transport { retry, .. }
             | Error::StreamLoad { retry, .. }
             | Error::Transaction { retry, .. }
-            | Error::CheckpointStore { retry, .. } => *retry,
+            | Error::CheckpointStore { retry, .. }
+            | Error::Staging { retry, .. } => *retry,
             _ => Retry::Never,
         }
     }

@@ -43,6 +43,10 @@ points! {
     PRE_COMMIT = "pre-commit",
     /// The server has pre-committed and answered.
     PRE_COMMITTED = "pre-committed",
+    /// Before a staged object is begun.
+    STAGE_OBJECT = "stage-object",
+    /// All objects of a load are there.
+    STAGED = "staged",
     /// The epoch is written, its record is not.
     EPOCH_WRITTEN = "epoch-written",
     /// Before a record is created.

@@ -29,10 +29,15 @@ pub enum Mode {
     Streaming,
     /// Several of them.
     Parallel,
+    /// Objects in a store, and one INSERT per epoch.
+    Tvf,
 }
 
 impl Mode {
-    pub const ALL: &[Mode] = &[Mode::Streaming, Mode::Parallel];
+    pub const ALL: &[Mode] = &[Mode::Streaming, Mode::Parallel, Mode::Tvf];
+    /// Those that send bodies of Stream Loads.
+    const LOADS: &[Mode] = &[Mode::Streaming, Mode::Parallel];
+    const STAGED: &[Mode] = &[Mode::Tvf];
 
     /// Options of the sinks.
     pub fn options(self) -> &'static [(&'static str, &'static str)] {
@@ -42,6 +47,16 @@ impl Mode {
             Mode::Parallel => {
                 &[("sink.buffer-size", "1kb"), ("sink.properties.compress_type", ""), ("sink.parallelism", "3")]
             }
+            Mode::Tvf => &[
+                ("sink.write-mode", "TVF"),
+                ("sink.parallelism", "2"),
+                ("sink.s3.region", "us-east-1"),
+                ("sink.s3.bucket", "stage"),
+                ("sink.s3.prefix", "fp"),
+                ("sink.s3.access-key", "sandbox-access"),
+                ("sink.s3.secret-key", "secret"),
+                ("sink.s3.clean-up", "true"),
+            ],
         }
     }
 }
@@ -66,16 +81,23 @@ pub struct Row {
     pub crash: bool,
     pub passing: Option<Then>,
     pub permanent: Option<Then>,
+    /// Modes in which the point is reached.
+    pub modes: &'static [Mode],
 }
 
 const fn row(point: &'static str, passing: Option<Then>, permanent: Option<Then>) -> Row {
-    Row { point, after: None, hits: [1, 3], crash: true, passing, permanent }
+    Row { point, after: None, hits: [1, 3], crash: true, passing, permanent, modes: Mode::ALL }
 }
 
 impl Row {
     /// With work of an earlier process that crashed at `point`; once per job and start.
     const fn after(self, point: &'static str) -> Self {
         Row { after: Some(point), hits: [1, 2], ..self }
+    }
+
+    /// Reached in these modes only.
+    const fn only(self, modes: &'static [Mode]) -> Self {
+        Row { modes, ..self }
     }
 
     /// Reached once per job and start.
@@ -97,12 +119,14 @@ pub const ROWS: &[Row] = &[
     row("epoch-begin", ON, END),
     row("epoch-armed", ON, END),
     row("epoch-pinned", ON, END),
-    row("body-begin", ON, END),
-    row("body-chunk", ON, END),
-    row("body-last", ON, END),
-    row("pre-commit", ON, END),
+    row("body-begin", ON, END).only(Mode::LOADS),
+    row("body-chunk", ON, END).only(Mode::LOADS),
+    row("body-last", ON, END).only(Mode::LOADS),
+    row("pre-commit", ON, END).only(Mode::LOADS),
+    row("stage-object", ON, END).only(Mode::STAGED),
+    row("staged", ON, END).only(Mode::STAGED),
     // A lost answer is resolved by the label, whatever the error says.
-    row("pre-committed", ON, None),
+    row("pre-committed", ON, None).only(Mode::LOADS),
     row("epoch-written", ON, END),
     row("record", ON, END),
     row("store-unlinked", ON, END),
@@ -160,7 +184,7 @@ impl fmt::Display for Case {
 pub fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for row in ROWS {
-        for mode in Mode::ALL.iter().copied() {
+        for mode in row.modes.iter().copied() {
             for phase in [Phase::Snapshot, Phase::Changelog] {
                 let [early, later] = row.hits;
                 let mut add = |fault, hit| cases.push(Case { row, fault, phase, mode, hit });

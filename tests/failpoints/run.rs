@@ -7,6 +7,7 @@ use std::time::Duration;
 use datafusion_doris::client::DorisConnection;
 use datafusion_doris::options::Secret;
 use doris_sandbox::Sandbox;
+use doris_sandbox::s3_endpoint::{S3Endpoint, S3Settings};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -46,6 +47,7 @@ pub struct Seen {
 struct Run {
     case: Case,
     server: Sandbox,
+    s3: S3Endpoint,
     dir: TempDir,
     model: Model,
     /// Faults of the lives to come.
@@ -65,6 +67,7 @@ struct Run {
 /// What is wrong.
 pub async fn run(case: Case) -> Result<Seen> {
     let server = Sandbox::builder().user("root").password("s3cret").start().await.map_err(|e| e.to_string())?;
+    let s3 = S3Endpoint::start(S3Settings::default()).await.map_err(|e| e.to_string())?;
     let dir = tempfile::tempdir().map_err(|e| e.to_string())?;
     let what = match case.fault {
         Fault::Crash => "crash",
@@ -79,6 +82,7 @@ pub async fn run(case: Case) -> Result<Seen> {
     let mut run = Run {
         case,
         server,
+        s3,
         dir,
         model,
         faults,
@@ -118,7 +122,7 @@ impl Run {
     fn declare(&self) -> Vec<String> {
         let ddl = |name: &str, table: &str, options: &[(&str, &str)]| {
             let (fenodes, jdbc) = (self.server.fenodes(), self.server.jdbc_url());
-            let table = format!("fp.{table}");
+            let (table, endpoint) = (format!("fp.{table}"), self.s3.url());
             let base = [
                 ("fenodes", fenodes.as_str()),
                 ("jdbc-url", jdbc.as_str()),
@@ -126,8 +130,10 @@ impl Run {
                 ("username", "root"),
                 ("password", "s3cret"),
             ];
+            let staged = [("sink.s3.endpoint", endpoint.as_str())];
+            let staged = if self.case.mode == Mode::Tvf { &staged[..] } else { &[] };
             let list: Vec<String> =
-                base.iter().chain(options).map(|(key, value)| format!("'{key}' '{value}'")).collect();
+                base.iter().chain(staged).chain(options).map(|(key, value)| format!("'{key}' '{value}'")).collect();
             format!("CREATE EXTERNAL TABLE {name} STORED AS DORIS OPTIONS ({})", list.join(", "))
         };
         let source = |consumer| {
@@ -312,6 +318,13 @@ impl Run {
             let path = Path::new(&self.checkpoints()).join(job).join("savepoint-end.json");
             let kept = fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
             serde_json::from_str::<Value>(&kept).map_err(|e| format!("{}: {e}", path.display()))?;
+        }
+        let objects = self.s3.keys("stage");
+        // Whoever dies between the commit and the clean-up leaves them to a life-cycle rule.
+        let may_stay = self.case.fault == Fault::Crash && self.case.row.point == "committed"
+            || self.case.row.after == Some("committed");
+        if !may_stay && !objects.is_empty() {
+            return Err(format!("staged objects are left: {objects:?}"));
         }
         let closed = self.server.until(|server| server.running_transactions() == 0);
         let open = tokio::time::timeout(ALLOWED, closed).await;

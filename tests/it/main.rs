@@ -40,5 +40,7 @@ mod signals;
 mod statements;
 mod static_side;
 mod timed;
+mod tvf;
+mod tvf_jobs;
 mod write;
 mod write_cases;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Committable, Epoch, Generation};
+use super::{Committable, Epoch, Generation, StagePlace, Staged};
 use crate::protocol::LabelIdentity;
 
 /// What all labels of a sink have in common. Two-phase loads only: others leave nothing to be found.
@@ -16,6 +16,9 @@ pub struct LabelSeries {
     pub table: String,
     /// Loads of one epoch.
     pub writers: u32,
+    /// Where their rows are staged; absent when they are in Doris from the start on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stage: Option<StagePlace>,
 }
 
 impl LabelSeries {
@@ -27,12 +30,11 @@ impl LabelSeries {
 
     /// The loads that an epoch may have left behind.
     pub fn loads_of(&self, job: &str, generation: Generation, epoch: Epoch) -> Vec<Committable> {
-        let load = |writer| Committable {
-            db: self.db.clone(),
-            table: self.table.clone(),
-            label: self.label(job, generation, epoch, writer),
-            txn_id: None,
-            host: String::new(),
+        let load = |writer| {
+            let label = self.label(job, generation, epoch, writer);
+            let staged = self.stage.as_ref().map(|place| Staged::unknown(&place.bucket, place.folder(&label)));
+            let (db, table) = (self.db.clone(), self.table.clone());
+            Committable { db, table, label, txn_id: None, host: String::new(), staged }
         };
         (0..self.writers).map(load).collect()
     }
@@ -45,11 +47,16 @@ mod tests {
 
     #[test]
     fn loads_of_an_epoch_are_one_per_writer() {
-        let series = LabelSeries { prefix: "p".into(), db: "d".into(), table: "t".into(), writers: 2 };
+        let series = LabelSeries { prefix: "p".into(), db: "d".into(), table: "t".into(), writers: 2, stage: None };
         let loads = series.loads_of("job/1", Generation(3), Epoch(4));
         let labels: Vec<&str> = loads.iter().map(|load| load.label.as_str()).collect();
         assert!(labels[0].starts_with("p_d_t_") && labels[0].ends_with("_3_4_0"), "{labels:?}");
         assert!(labels[1].ends_with("_3_4_1"), "{labels:?}");
         assert_eq!((loads[0].db.as_str(), loads[0].table.as_str(), loads[0].txn_id), ("d", "t", None));
+        assert_eq!(loads[0].staged, None);
+        let stage = Some(StagePlace { bucket: "b".into(), prefix: "p/q".into() });
+        let staged = LabelSeries { stage, ..series }.loads_of("job/1", Generation(3), Epoch(4));
+        let folder = format!("p/q/{}/", staged[0].label);
+        assert_eq!(staged[0].staged, Some(Staged::unknown("b", folder)));
     }
 }

@@ -40,6 +40,7 @@ pub mod fingerprint;
 mod labels;
 pub mod record;
 pub mod recovery;
+mod staged;
 mod static_side;
 pub mod store;
 #[cfg(test)]
@@ -51,7 +52,8 @@ pub use control::{RunControl, RunStatus};
 pub use coordinator::{Checkpoints, RunOptions, RunSetup, merge_partitions};
 pub use labels::LabelSeries;
 pub use record::Checkpoint;
-pub use recovery::CommitPermit;
+pub use recovery::{CommitPermit, LoadKind};
+pub use staged::{StagePlace, Staged, StagedObject};
 pub use static_side::StaticSideExec;
 pub use store::CheckpointStore;
 pub use types::{

@@ -187,6 +187,7 @@ impl Checkpoint {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::expect_used)]
 mod tests {
+    use super::super::{Staged, StagedObject};
     use super::*;
 
     pub(crate) fn record() -> Checkpoint {
@@ -208,11 +209,18 @@ mod tests {
                 label: "l".into(),
                 txn_id: Some(4),
                 host: "be:8040".into(),
+                staged: None,
             }],
             rows: Some(12),
             carried_from: None,
             to_abort: vec![Leftover { generation: Generation(1), epoch: Epoch(3), labels: None }],
-            labels: Some(LabelSeries { prefix: "p".into(), db: "shop".into(), table: "copy".into(), writers: 1 }),
+            labels: Some(LabelSeries {
+                prefix: "p".into(),
+                db: "shop".into(),
+                table: "copy".into(),
+                writers: 1,
+                stage: None,
+            }),
             note: None,
             dropped: false,
             fingerprint: Fingerprint::from_iter([("sink table", "shop.copy")]),
@@ -229,6 +237,24 @@ mod tests {
         for absent in ["carried_from", "note", "dropped"] {
             assert!(!text.contains(absent), "{text}");
         }
+        assert_eq!(Checkpoint::parse("r", text.as_bytes()).unwrap(), record);
+    }
+
+    #[test]
+    fn staged_load_is_in_the_record_with_its_objects_and_without_credentials() {
+        let object = StagedObject { key: "p/l/a-0.json".into(), bytes: 12 };
+        let staged = Staged {
+            keys: "p/l/a-*.json".into(),
+            objects: vec![object],
+            format: "json".into(),
+            compression: Some("gz".into()),
+            staged_ms: 1_000,
+            ..Staged::unknown("b", "p/l/".into())
+        };
+        let mut record = record();
+        record.committables[0].staged = Some(staged);
+        let text = String::from_utf8(record.to_json().unwrap()).unwrap();
+        assert!(text.contains("\"p/l/a-0.json\"") && !text.contains("key\": \"s"), "{text}");
         assert_eq!(Checkpoint::parse("r", text.as_bytes()).unwrap(), record);
     }
 

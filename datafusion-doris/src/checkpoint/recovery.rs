@@ -17,6 +17,19 @@ pub enum RecoveryAction {
     Stop,
 }
 
+/// How a load becomes visible.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum LoadKind {
+    /// Its rows are in Doris, pre-committed, and a commit makes them visible.
+    TwoPhase,
+    /// Its rows lie in an object store, and one statement takes them into the table, under the label. The server takes a
+    /// label once, so the statement may be run again as long as the label's state is not known.
+    Staged {
+        /// The server cannot have forgotten the label yet.
+        remembered: bool,
+    },
+}
+
 /// Decides from whether the load is in a durable checkpoint, and what the server says about its label.
 ///
 /// | label | in a checkpoint | in none |
@@ -26,16 +39,28 @@ pub enum RecoveryAction {
 /// | ABORTED | replay the range | nothing |
 /// | PREPARE | stop | abort |
 /// | UNKNOWN | stop: forgotten, or not known yet | nothing |
-pub fn recover(in_checkpoint: bool, observed: LabelState) -> RecoveryAction {
+///
+/// Of a load whose rows are staged:
+///
+/// | label | in a checkpoint | in none |
+/// | --- | --- | --- |
+/// | UNKNOWN | commit: not run yet; stop if it may be forgotten | abort: remove the objects |
+/// | PREPARE, PRECOMMITTED | commit: it runs, which is waited for | abort: wait for its end, remove the objects |
+/// | COMMITTED, VISIBLE | nothing | stop: committed before its checkpoint |
+/// | ABORTED | commit: run it again under its label | abort: remove the objects |
+pub fn recover(kind: LoadKind, in_checkpoint: bool, observed: LabelState) -> RecoveryAction {
     use LabelState::{Aborted, Committed, PreCommitted, Prepare, Unknown, Visible};
-    match (in_checkpoint, observed) {
-        (true, PreCommitted) => RecoveryAction::Commit,
-        (true, Committed | Visible) => RecoveryAction::Nothing,
-        (true, Aborted) => RecoveryAction::ReplayRange,
-        (true, Prepare | Unknown) => RecoveryAction::Stop,
-        (false, Prepare | PreCommitted) => RecoveryAction::Abort,
-        (false, Aborted | Unknown) => RecoveryAction::Nothing,
-        (false, Committed | Visible) => RecoveryAction::Stop,
+    match (in_checkpoint, observed, kind) {
+        (true, Committed | Visible, _) => RecoveryAction::Nothing,
+        (false, Committed | Visible, _) => RecoveryAction::Stop,
+        (true, Unknown, LoadKind::Staged { remembered: false }) => RecoveryAction::Stop,
+        (true, _, LoadKind::Staged { .. }) => RecoveryAction::Commit,
+        (false, _, LoadKind::Staged { .. }) => RecoveryAction::Abort,
+        (true, PreCommitted, LoadKind::TwoPhase) => RecoveryAction::Commit,
+        (true, Aborted, LoadKind::TwoPhase) => RecoveryAction::ReplayRange,
+        (true, Prepare | Unknown, LoadKind::TwoPhase) => RecoveryAction::Stop,
+        (false, Prepare | PreCommitted, LoadKind::TwoPhase) => RecoveryAction::Abort,
+        (false, Aborted | Unknown, LoadKind::TwoPhase) => RecoveryAction::Nothing,
     }
 }
 
@@ -64,9 +89,10 @@ pub enum EpochDecision {
 }
 
 /// Decides about all loads of an epoch at once: they become visible together or not at all.
-pub fn decide(states: &[LabelState]) -> EpochDecision {
+pub fn decide(loads: &[(LoadKind, LabelState)]) -> EpochDecision {
     let with = |wanted: RecoveryAction| -> Vec<usize> {
-        states.iter().enumerate().filter(|(_, state)| recover(true, **state) == wanted).map(|(i, _)| i).collect()
+        let is = |(kind, state): &(LoadKind, LabelState)| recover(*kind, true, *state) == wanted;
+        loads.iter().enumerate().filter(|(_, load)| is(load)).map(|(i, _)| i).collect()
     };
     let unclear = with(RecoveryAction::Stop);
     if !unclear.is_empty() {
@@ -119,8 +145,22 @@ mod tests {
         let in_checkpoint = [Stop, Stop, Commit, Nothing, Nothing, ReplayRange];
         let in_none = [Nothing, Abort, Abort, Stop, Stop, Nothing];
         for ((state, recorded), unrecorded) in STATES.into_iter().zip(in_checkpoint).zip(in_none) {
-            assert_eq!(recover(true, state), recorded, "{state} in a checkpoint");
-            assert_eq!(recover(false, state), unrecorded, "{state} in none");
+            assert_eq!(recover(LoadKind::TwoPhase, true, state), recorded, "{state} in a checkpoint");
+            assert_eq!(recover(LoadKind::TwoPhase, false, state), unrecorded, "{state} in none");
+        }
+    }
+
+    #[test]
+    fn every_row_of_the_table_of_staged_loads() {
+        use RecoveryAction::{Abort, Commit, Nothing, Stop};
+        let in_none = [Abort, Abort, Abort, Stop, Stop, Abort];
+        for (remembered, unknown) in [(true, Commit), (false, Stop)] {
+            let in_checkpoint = [unknown, Commit, Commit, Nothing, Nothing, Commit];
+            for ((state, recorded), unrecorded) in STATES.into_iter().zip(in_checkpoint).zip(in_none) {
+                let kind = LoadKind::Staged { remembered };
+                assert_eq!(recover(kind, true, state), recorded, "{state} in a checkpoint, {remembered}");
+                assert_eq!(recover(kind, false, state), unrecorded, "{state} in none, {remembered}");
+            }
         }
     }
 
@@ -128,7 +168,7 @@ mod tests {
     fn epoch_is_decided_as_a_whole_for_every_pair_of_states() {
         for first in STATES {
             for second in STATES {
-                let decision = decide(&[first, second]);
+                let decision = decide(&[first, second].map(|state| (LoadKind::TwoPhase, state)));
                 let is = |wanted: &[LabelState]| [first, second].map(|state| wanted.contains(&state));
                 let pick = |marks: [bool; 2]| (0..2).filter(|i| marks[*i]).collect::<Vec<usize>>();
                 let unclear = is(&[Unknown, Prepare]);

@@ -4,11 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use chrono::Utc;
 use datafusion::execution::TaskContext;
 use datafusion::physical_plan::{ExecutionPlan, SendableRecordBatchStream};
 use serde::{Deserialize, Serialize};
 
-use super::{CommitPermit, LabelSeries};
+use super::recovery::LoadKind;
+use super::{CommitPermit, LabelSeries, Staged};
 use crate::error::Result;
 use crate::protocol::LabelState;
 
@@ -58,6 +60,16 @@ pub struct Committable {
     pub txn_id: Option<i64>,
     /// `host:port` that took the load.
     pub host: String,
+    /// Its rows lie in an object store, from where the commit takes them into the table.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub staged: Option<Staged>,
+}
+
+impl Committable {
+    /// How it becomes visible, now.
+    pub fn kind(&self) -> LoadKind {
+        self.staged.as_ref().map_or(LoadKind::TwoPhase, |staged| staged.kind(Utc::now().timestamp_millis()))
+    }
 }
 
 /// Where a source stands: everything up to here was handed out.
@@ -219,6 +231,14 @@ pub trait EpochSink: Send + Sync + fmt::Debug {
     /// # Errors
     /// When it cannot be asked.
     async fn label_state(&self, load: &Committable) -> Result<LabelState>;
+
+    /// Whether the rows of a staged load are gone, of which the server says that they are not in the table.
+    ///
+    /// # Errors
+    /// When the object store cannot be asked.
+    async fn is_lost(&self, _load: &Committable) -> Result<bool> {
+        Ok(false)
+    }
 
     /// Writes one epoch's rows and pre-commits them. An epoch without rows opens no load.
     ///

@@ -133,6 +133,6 @@ impl DorisClient {
 }
 
 /// One TLS implementation for HTTP, Flight and MySQL; `Err` = the program has chosen one already.
-fn install_crypto_provider() {
+pub(crate) fn install_crypto_provider() {
     let _ = rustls::crypto::ring::default_provider().install_default();
 }

@@ -107,7 +107,6 @@ fn check_later(key: OptionKey, typed: &str, value: &str) -> Result<()> {
                 _ => "remove the option",
             }
         }
-        OptionKey::SinkS3 => "use 'sink.write-mode' = 'STREAM_LOAD'",
         OptionKey::TableProperties => "create the table in Doris with its PROPERTIES",
         OptionKey::DefaultDatabase => "name the database in 'table.identifier'",
         _ => "remove the option",

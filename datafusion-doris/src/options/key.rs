@@ -120,7 +120,7 @@ option_keys! {
     SinkVisibleWaitTimeout = "sink.visible-wait-timeout" [], "0s", Used, "How long a statement or epoch that is committed waits until its rows can be read, which Doris may let happen a little later (`Publish Timeout`); then it ends with a warning in the log. `0s`: not at all.";
     BufferSize = "sink.buffer-size" [], "1mb", Used, "Bytes per chunk of a load's body.";
     BufferCount = "sink.buffer-count" [], "3", Used, "Chunks in flight per load, at least 2.";
-    WriteMode = "sink.write-mode" [], "STREAM_LOAD", Used, "Only `STREAM_LOAD` for now.";
+    WriteMode = "sink.write-mode" [], "STREAM_LOAD", Used, "`STREAM_LOAD`: rows flow into an open load; `TVF`: rows are staged in an object store (`sink.s3.*`), and one INSERT over `jdbc-url` takes them from there.";
     EnableBatchMode = "sink.enable.batch-mode" [], "false", Used, "Only `false` for now.";
     IgnoreCommitError = "sink.ignore.commit-error" [], "false", Later, "Only `false`. With `true` the connector goes on after a commit that failed, and its rows are lost without an error: here a commit that fails is one.";
     SinkParallelism = "sink.parallelism" [], "1", Used, "Loads at once of a statement or epoch, at most 64, each with its own label, task and buffers; may change between two starts of a job. Rows of one key of a unique or aggregate table stay in one load and in order, batches of a duplicate table take turns.";
@@ -131,8 +131,17 @@ option_keys! {
     BufferFlushMaxRows = "sink.buffer-flush.max-rows" [], "500000", NoEffect, "Of the batch mode.";
     BufferFlushMaxBytes = "sink.buffer-flush.max-bytes" [], "100mb", NoEffect, "Of the batch mode.";
     BufferFlushInterval = "sink.buffer-flush.interval" [], "10s", NoEffect, "Of the batch mode.";
-    SinkProperties = "sink.properties.*" [], "", Used, "Stream Load headers, for example `sink.properties.format` = `csv` (the default for flat rows), `json` or `arrow`, `sink.properties.compress_type` = `gz` (the default for csv and json), `lz4`, `zstd` (Doris 4.0 on), `deflate` or `''`; an arrow stream is compressed inside, by `lz4` or `zstd`. `strict_mode` is `true` unless given: a value that Doris cannot convert is an error, not NULL (partial updates are sent without it). `group_commit` = `sync_mode` or `async_mode` lets Doris collect the rows of many loads (needs `sink.enable-2pc` = `false`): such a load has no label, so it is at-least-once, see the guarantees.";
-    SinkS3 = "sink.s3.*" [], "", Later, "Of the TVF mode, which is not supported yet.";
+    SinkProperties = "sink.properties.*" [], "", Used, "Stream Load headers, for example `sink.properties.format` = `csv` (the default for flat rows), `json` or `arrow`, `sink.properties.compress_type` = `gz` (the default for csv and json), `lz4`, `zstd` (Doris 4.0 on), `deflate` or `''`; an arrow stream is compressed inside, by `lz4` or `zstd`. In TVF mode the format is `json` (the default) or `parquet` (compressed inside, by `zstd` unless `lz4`, `gz` or `''` is given). `strict_mode` is `true` unless given: a value that Doris cannot convert is an error, not NULL (partial updates are sent without it). `group_commit` = `sync_mode` or `async_mode` lets Doris collect the rows of many loads (needs `sink.enable-2pc` = `false`): such a load has no label, so it is at-least-once, see the guarantees.";
+    S3Endpoint = "sink.s3.endpoint" [], "", Used, "Of the TVF mode, and required there: the object store, `https://host[:port]`; without a scheme https. This program and Doris must both reach it.";
+    S3Region = "sink.s3.region" [], "", Used, "Required in TVF mode. Region of the bucket.";
+    S3Bucket = "sink.s3.bucket" [], "", Used, "Required in TVF mode. Bucket of the staged objects.";
+    S3Prefix = "sink.s3.prefix" [], "", Used, "Required in TVF mode. Where staged objects lie in the bucket: `prefix/label/…`; without characters that Doris reads as a pattern.";
+    S3AccessKey = "sink.s3.access-key" [], "", Used, "Required in TVF mode. Never shown in errors, logs or EXPLAIN, but part of the statement that Doris gets.";
+    S3SecretKey = "sink.s3.secret-key" [], "", Used, "Required in TVF mode. As the access key.";
+    S3SessionToken = "sink.s3.session-token" [], "", Used, "Token of temporary credentials, in TVF mode. As the access key.";
+    S3PathStyleAccess = "sink.s3.path-style-access" [], "false", Used, "The bucket stands in the path of a URL instead of its host, for this program and for Doris; as many stores other than AWS want it, and buckets with a dot over TLS.";
+    S3ObjectSize = "sink.s3.object-size" [], "128mb", Used, "Size after which the next staged object is begun, at least 5mb.";
+    S3CleanUp = "sink.s3.clean-up" [], "false", Used, "`true`: staged objects are removed once their rows are in the table; otherwise a life-cycle rule of the bucket does that. Those of failed statements are removed in any case, as far as possible.";
     TableProperties = "table.properties.*" [], "", Later, "Properties of created tables; not supported yet.";
     DefaultDatabase = "default-database" [], "", Later, "Of the catalog, which is not supported yet.";
 }

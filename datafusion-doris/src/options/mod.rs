@@ -10,10 +10,12 @@ mod group_commit;
 #[allow(clippy::unwrap_used, clippy::expect_used)]
 mod guide;
 mod host_map;
+mod insert_settings;
 mod job;
 mod key;
 mod location;
 mod read;
+mod s3;
 mod sink;
 #[cfg(test)]
 mod tests;
@@ -26,9 +28,11 @@ pub use change_format::{ChangeFormat, DebeziumOptions, TimePrecision};
 pub use connection::ConnectionOptions;
 pub use group_commit::GroupCommit;
 pub use host_map::HostMap;
+pub use insert_settings::InsertSettings;
 pub use job::{ExecutionOptions, JobOptions};
 pub use key::OptionKey;
 pub use read::{BoundedMode, MetadataColumn, OffsetOptions, OnExpired, ReadOptions, ScanMode};
+pub use s3::S3Options;
 pub use sink::{Compression, CsvFormat, MAX_PARALLELISM, SinkFormat, SinkOptions};
 pub use value::Secret;
 pub use write_mode::WriteMode;
@@ -99,6 +103,12 @@ impl DorisOptions {
             ));
         }
         let sink = SinkOptions::from_entries(&mut entries)?;
+        if sink.write_mode == WriteMode::Tvf && connection.jdbc_url.is_none() {
+            return Err(Error::config(
+                "jdbc-url",
+                "is required with 'sink.write-mode' = 'TVF', jdbc:mysql://host:9030",
+            ));
+        }
         Ok(Self { table, connection, read, sink })
     }
 

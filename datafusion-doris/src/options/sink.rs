@@ -7,6 +7,7 @@ use super::change_format::ChangeFormat;
 use super::entries::{Entries, parse_name};
 use super::group_commit::{GroupCommit, check_properties};
 use super::key::OptionKey;
+use super::s3::S3Options;
 use super::value::{Parsed, parse_bool, parse_count, parse_duration, parse_size};
 use super::write_mode::WriteMode;
 use crate::error::{Error, Result};
@@ -17,12 +18,14 @@ pub const MAX_PARALLELISM: u32 = 64;
 /// `sink.properties.format`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SinkFormat {
-    /// Separated text.
+    /// Separated text; Stream Load only.
     Csv,
     /// One JSON object per line.
     Json,
-    /// One Arrow IPC stream.
+    /// One Arrow IPC stream; Stream Load only.
     Arrow,
+    /// Parquet files; TVF mode only.
+    Parquet,
 }
 
 impl SinkFormat {
@@ -32,6 +35,7 @@ impl SinkFormat {
             SinkFormat::Csv => "csv",
             SinkFormat::Json => "json",
             SinkFormat::Arrow => "arrow",
+            SinkFormat::Parquet => "parquet",
         }
     }
 }
@@ -96,6 +100,8 @@ const MAX_TIMEOUT_SECONDS: u32 = 259_200;
 pub struct SinkOptions {
     /// `sink.write-mode`, default [`WriteMode::StreamLoad`].
     pub write_mode: WriteMode,
+    /// `sink.s3.*`, for [`WriteMode::Tvf`].
+    pub s3: Option<S3Options>,
     /// `sink.label-prefix`, default `datafusion_doris`.
     pub label_prefix: String,
     /// `sink.enable-2pc`, default true.
@@ -115,9 +121,9 @@ pub struct SinkOptions {
     /// `sink.visible-wait-timeout`, default 0 s = not at all: how long a statement or epoch that is committed waits until
     /// its rows can be read.
     pub visible_wait: Duration,
-    /// `sink.properties.format`; `None` = csv for flat schemas, json otherwise.
+    /// `sink.properties.format`; `None` = csv for flat schemas, json otherwise and in TVF mode.
     pub format: Option<SinkFormat>,
-    /// `sink.properties.compress_type`, `''` = none. `None` = gz for csv and json, none for arrow.
+    /// `sink.properties.compress_type`, `''` = none. `None` = gz for csv and json, none for arrow, zstd for Parquet.
     pub compression: Option<Compression>,
     /// Separators and quoting, for csv.
     pub csv: CsvFormat,
@@ -137,6 +143,7 @@ impl Default for SinkOptions {
     fn default() -> Self {
         Self {
             write_mode: WriteMode::StreamLoad,
+            s3: None,
             label_prefix: "datafusion_doris".into(),
             two_phase_commit: true,
             enable_delete: true,
@@ -157,6 +164,12 @@ impl Default for SinkOptions {
 }
 
 impl SinkOptions {
+    /// Sets [`Self::write_mode`] to [`WriteMode::Tvf`], by way of this place.
+    pub fn with_stage(mut self, place: S3Options) -> Self {
+        (self.write_mode, self.s3) = (WriteMode::Tvf, Some(place));
+        self
+    }
+
     /// Sets [`Self::label_prefix`].
     pub fn with_label_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.label_prefix = prefix.into();
@@ -223,6 +236,7 @@ impl SinkOptions {
             (Some(compression), _) => compression,
             (None, SinkFormat::Csv | SinkFormat::Json) => Compression::Gz,
             (None, SinkFormat::Arrow) => Compression::None,
+            (None, SinkFormat::Parquet) => Compression::Zstd,
         }
     }
 
@@ -254,6 +268,10 @@ impl SinkOptions {
             (SinkFormat::Arrow, Some(Compression::Gz | Compression::Deflate)) => Err(Error::config(
                 "sink.properties.compress_type",
                 "an arrow stream is compressed inside: use zstd, lz4 or '' with 'sink.properties.format' = 'arrow'",
+            )),
+            (SinkFormat::Parquet, Some(Compression::Deflate)) => Err(Error::config(
+                "sink.properties.compress_type",
+                "a Parquet file is compressed inside: use zstd, lz4, gz or '' with 'sink.properties.format' = 'parquet'",
             )),
             _ => Ok(()),
         }
@@ -287,7 +305,9 @@ impl SinkOptions {
             parallelism: entries.parse(OptionKey::SinkParallelism, parse_parallelism)?.unwrap_or(defaults.parallelism),
             ..defaults
         };
+        sink.s3 = S3Options::from_entries(entries, sink.write_mode == WriteMode::Tvf)?;
         sink.apply_properties(entries.take_properties())?;
+        sink.check_write_mode()?;
         Ok(sink)
     }
 
@@ -431,7 +451,8 @@ fn parse_format(text: &str) -> Parsed<SinkFormat> {
         "csv" => Ok(SinkFormat::Csv),
         "json" => Ok(SinkFormat::Json),
         "arrow" => Ok(SinkFormat::Arrow),
-        _ => Err(format!("'{text}' cannot be written, use csv, json or arrow")),
+        "parquet" => Ok(SinkFormat::Parquet),
+        _ => Err(format!("'{text}' cannot be written, use csv, json or arrow, or in TVF mode json or parquet")),
     }
 }
 

@@ -98,10 +98,8 @@ fn values_reach_their_fields() {
 fn options_that_would_change_results_and_are_not_built_yet_are_refused_by_name() {
     for (key, value) in [
         ("doris.enable.tls", "true"),
-        ("sink.write-mode", "TVF"),
         ("sink.enable.batch-mode", "true"),
         ("sink.ignore.commit-error", "true"),
-        ("sink.s3.bucket", "b"),
         ("table.properties.replication_num", "1"),
     ] {
         let text = reason(&[(key, value)]);

@@ -30,7 +30,7 @@ impl WriteMode {
         let mode = entries.parse(OptionKey::WriteMode, str::parse)?.unwrap_or_default();
         let batch = entries.parse(OptionKey::EnableBatchMode, parse_bool)?.unwrap_or(false);
         match if batch { Self::StreamLoadBatch } else { mode } {
-            Self::StreamLoad => Ok(Self::StreamLoad),
+            mode @ (Self::StreamLoad | Self::Tvf) => Ok(mode),
             mode => {
                 let option = if batch { OptionKey::EnableBatchMode } else { OptionKey::WriteMode };
                 Err(Error::config(option.as_ref(), format!("{mode} is not supported yet, use STREAM_LOAD")))

@@ -73,7 +73,7 @@ impl StreamLoadHeaders {
                 }
             }
             SinkFormat::Json => set("read_json_by_line", "true".into()),
-            SinkFormat::Arrow => {}
+            SinkFormat::Arrow | SinkFormat::Parquet => {}
         }
         match (load.format, load.options.compression_of(load.format).header()) {
             // Compressed inside of the stream, which tells so itself.

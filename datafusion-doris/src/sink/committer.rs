@@ -1,11 +1,13 @@
 //! Commit, abort, and finding out what became of an operation whose answer was lost.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
 use tokio::time::Instant;
 
+use super::tvf::Stage;
 use crate::checkpoint::{AbortOutcome, Committable};
 use crate::client::retry::Backoff;
 use crate::client::{DorisClient, TxnAnswer};
@@ -21,7 +23,7 @@ const AT_ONCE: usize = 8;
 
 /// What an abort found.
 #[derive(Debug)]
-enum Aborted {
+pub(super) enum Aborted {
     /// Nothing of the load is left.
     Gone,
     /// It had been committed; the server's text.
@@ -36,6 +38,8 @@ pub(super) struct Committer {
     pub(super) max_retries: usize,
     /// How long a label's state may stay open.
     pub(super) patience: Duration,
+    /// Where the rows of staged loads lie.
+    pub(super) stage: Option<Arc<Stage>>,
 }
 
 impl Committer {
@@ -103,6 +107,9 @@ impl Committer {
     /// [`Error::Transaction`] when the server aborted or refused it ([`Retry::Never`]), or when its outcome could not
     /// be found out ([`Retry::AskLabelState`]).
     async fn commit(&self, load: &Committable) -> Result<()> {
+        if let Some(staged) = &load.staged {
+            return self.insert(load, staged).await;
+        }
         let failed = |reason: String, retry| failure("commit", load, reason, retry);
         let mut backoff = Backoff::new();
         let mut last = None;
@@ -178,6 +185,9 @@ impl Committer {
 
     /// [`Self::abort`], where finding the load committed is an answer too.
     async fn abort_unless_committed(&self, load: &Committable) -> Result<Aborted> {
+        if let Some(staged) = &load.staged {
+            return self.take_back(load, staged).await;
+        }
         let failed = |reason: String, retry| failure("abort", load, reason, retry);
         let mut backoff = Backoff::new();
         let mut last = None;
@@ -339,6 +349,6 @@ fn txn_of(load: &Committable) -> TxnRef {
     load.txn_id.map_or_else(|| TxnRef::Label(load.label.clone()), TxnRef::Id)
 }
 
-fn failure(operation: &str, load: &Committable, reason: String, retry: Retry) -> Error {
+pub(super) fn failure(operation: &str, load: &Committable, reason: String, retry: Retry) -> Error {
     Error::Transaction { operation: operation.into(), label: load.label.clone(), txn_id: load.txn_id, reason, retry }
 }

@@ -25,7 +25,7 @@ pub struct DorisLoads {
 impl DorisLoads {
     /// Loads on the cluster of `client`.
     pub fn new(client: DorisClient) -> Self {
-        Self { committer: Committer { client, max_retries: RETRIES, patience: PATIENCE } }
+        Self { committer: Committer { client, max_retries: RETRIES, patience: PATIENCE, stage: None } }
     }
 }
 

@@ -9,6 +9,8 @@
 //! One statement (or one epoch of a continuous one) is one load under one label, so its rows become visible together
 //! or not at all. With `sink.parallelism` it is several loads, see `parallel`: rows of one key are in the same one,
 //! none is committed before all are pre-committed, and each is committed by itself.
+//!
+//! In TVF mode rows take another way, see `tvf`: into an object store, and from there by one statement into the table.
 
 mod body;
 mod committer;
@@ -27,6 +29,7 @@ mod target;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::expect_used)]
 mod tests;
+mod tvf;
 mod upload;
 mod writer;
 
@@ -55,18 +58,21 @@ use self::partition::Routing;
 use self::run::{LabelSet, Labels, LoadRun};
 pub use self::statement::WriteReport;
 use self::target::{LoadTarget, Loaded, SettleOnDrop, TaskCount};
+use self::tvf::Stage;
 use crate::checkpoint::chain::unique;
 use crate::checkpoint::{
     AbortOutcome, CommitPermit, Committable, Epoch, EpochSink, Generation, LabelSeries, WriteOutcome,
 };
 use crate::client::DorisClient;
 use crate::error::{Error, Result};
-use crate::options::{SinkFormat, SinkOptions};
+use crate::options::{SinkFormat, SinkOptions, WriteMode};
 use crate::protocol::LabelState;
-use crate::types::{KeyModel, TableIdent, TableSchema};
+use crate::types::{DorisType, KeyModel, TableIdent, TableSchema};
 
 /// How long the state of a label may stay open, unless the load has its own `timeout`.
 const PATIENCE: Duration = Duration::from_secs(600);
+/// The same of an INSERT: `insert_timeout` of the server.
+const INSERT_PATIENCE: Duration = Duration::from_secs(14_400);
 
 /// A Doris table as a target of rows.
 ///
@@ -80,6 +86,9 @@ const PATIENCE: Duration = Duration::from_secs(600);
 /// With group commit (`sink.properties.group_commit`, see [`crate::options::GroupCommit`]) a load has no label, so the
 /// rows of a lost answer may be in the table or not, and those of a statement that failed midway as well: at-least-once.
 ///
+/// In TVF mode ([`SinkOptions::with_stage`]) rows are staged in an object store, and one INSERT under a label makes them
+/// visible, all or none, whatever the parallelism. It is run again, under the same label, while its outcome is not known.
+///
 /// With `'sink.parallelism'` above 1 a statement is several loads. Rows of one key of a unique or aggregate table are in
 /// the same one, in the order of the input; batches of a duplicate table take turns. None is committed before all are
 /// pre-committed, but each commit makes its own rows visible. If the server gives a load up between two of them, the
@@ -90,7 +99,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 /// Dropping the future of a statement cuts the open loads, which the server answers with an abort. From the end of the
 /// bodies to the answer of the commit, a task of the client aborts the loads by their labels; where that is not possible
 /// any more (the process ends) they are never visible, and the server aborts them after its pre-commit timeout, one hour
-/// by default. When the commit was on its way, it may win: then the rows are visible, all of them (of several loads, if
+/// by default. In TVF mode uploads are aborted and staged objects removed instead. When the commit was on its way, it may win: then the rows are visible, all of them (of several loads, if
 /// the process lives on to commit the others).
 #[derive(Debug)]
 pub struct DorisSink {
@@ -134,10 +143,15 @@ impl DorisSink {
         let delete_sign = options.enable_delete && target.model == Some(KeyModel::Unique);
         let is_key = |name: &str| target.column(name).is_some_and(|column| column.key);
         let ignore_update_before = options.ignore_update_before.unwrap_or(true);
+        options.check_write_mode()?;
+        let staged = options.write_mode == WriteMode::Tvf;
+        let written =
+            if staged && tvf::keeps_positions(target)? { tvf::positioned(&schema) } else { Arc::clone(&schema) };
         let layout =
-            RowLayout::try_new(&table, &schema, change_kind, delete_sign, ignore_update_before)?.with_keys(is_key);
+            RowLayout::try_new(&table, &written, change_kind, delete_sign, ignore_update_before)?.with_keys(is_key);
         let format = match options.format {
             Some(format) => format,
+            None if staged => SinkFormat::Json,
             None if has_nested(&schema) => SinkFormat::Json,
             None => SinkFormat::Csv,
         };
@@ -149,15 +163,31 @@ impl DorisSink {
                 let compression = options.compression_of(format);
                 Some(Arc::new(ArrowPlan::try_new(layout.clone(), &schema, type_of, compression)?))
             }
+            SinkFormat::Parquet => {
+                let type_of = |name: &str| match target.column(name) {
+                    None if name == tvf::POSITION => Some(&DorisType::BigInt),
+                    column => column.map(|column| &column.doris_type),
+                };
+                Some(Arc::new(ArrowPlan::of_files(layout.clone(), &written, type_of)?))
+            }
             SinkFormat::Csv | SinkFormat::Json => None,
+        };
+        let stage = match staged {
+            true => Some(Arc::new(Stage::try_new(target, &options, &layout, format)?)),
+            false => None,
         };
         let timeout = options.properties.get("timeout").and_then(|seconds| seconds.parse().ok());
         let committer = Committer {
             client: client.clone(),
             max_retries: options.max_retries,
-            patience: timeout.map_or(PATIENCE, Duration::from_secs),
+            patience: timeout.map_or(if staged { INSERT_PATIENCE } else { PATIENCE }, Duration::from_secs),
+            stage,
         };
-        let routing = Routing::of(target, &schema, options.properties.contains_key("columns"));
+        let routing = match staged {
+            // The order of rows is in them.
+            true => Routing::Turns,
+            false => Routing::of(target, &schema, options.properties.contains_key("columns")),
+        };
         let metrics = SinkMetrics::new(&table);
         let target_of_loads = LoadTarget {
             client,
@@ -195,6 +225,10 @@ impl DorisSink {
     pub(crate) async fn cut(&self) {
         self.target.tasks.none().await;
         self.target.client.cleanup().done().await;
+        if self.stage().is_some() {
+            // Objects are removed after their uploads have ended.
+            self.target.client.cleanup().done().await;
+        }
     }
 
     /// Rows that Doris refused of all loads so far while it took the others (`sink.properties.max_filter_ratio`).
@@ -207,9 +241,15 @@ impl DorisSink {
         &self.target.table
     }
 
+    /// Where rows are staged, in TVF mode.
+    fn stage(&self) -> Option<&Arc<Stage>> {
+        self.target.committer.stage.as_ref()
+    }
+
     /// Loads of a statement or epoch at most.
     fn loads(&self) -> u32 {
         match self.routing {
+            _ if self.stage().is_some() => 1,
             Routing::One(_) => 1,
             Routing::Turns | Routing::Key(_) => self.target.options.parallelism,
         }
@@ -221,6 +261,7 @@ impl DorisSink {
             db: self.table().database.clone(),
             table: self.table().table.clone(),
             writers: self.loads(),
+            stage: self.stage().map(|stage| stage.stage_place()),
         }
     }
 
@@ -230,7 +271,13 @@ impl DorisSink {
         kind: Labels,
         data: SendableRecordBatchStream,
     ) -> Result<Vec<Loaded>> {
-        let labels = LabelSet { series: self.series(), job: job.to_string(), generation, epoch, kind };
+        let mut series = self.series();
+        if let Some(stage) = self.stage() {
+            series.writers = self.target.options.parallelism;
+            let labels = LabelSet { series, job: job.to_string(), generation, epoch, kind };
+            return tvf::write(&LoadRun::new(&self.target, labels, true), stage, &self.routing, data).await;
+        }
+        let labels = LabelSet { series, job: job.to_string(), generation, epoch, kind };
         let run = LoadRun::new(&self.target, labels, self.target.options.two_phase_commit);
         parallel::write(&run, &self.routing, data).await
     }
@@ -368,6 +415,15 @@ impl EpochSink for DorisSink {
         self.target.client.label_state(&load.db, &load.label).await
     }
 
+    async fn is_lost(&self, load: &Committable) -> Result<bool> {
+        match (&load.staged, self.stage()) {
+            (Some(staged), Some(stage)) if stage.place.bucket == staged.bucket => {
+                Ok(stage.missing_object(staged).await?.is_some())
+            }
+            _ => Ok(false),
+        }
+    }
+
     async fn commit(&self, committables: &[Committable], _permit: &CommitPermit) -> Result<()> {
         {
             let _timer = self.target.metrics.commit_time.timer();
@@ -388,28 +444,25 @@ impl EpochSink for DorisSink {
 
 impl DisplayAs for DorisSink {
     fn fmt_as(&self, display: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let format = self.target.format.header();
         let options = &self.target.options;
-        let (prefix, two_phase, table) = (&options.label_prefix, options.two_phase_commit, self.table());
-        let group = Some(options.group_commit()).filter(|mode| mode.is_on());
-        match display {
-            DisplayFormatType::TreeRender => {
-                writeln!(f, "table={table}")?;
-                writeln!(f, "format={format}")?;
-                writeln!(f, "label_prefix={prefix}")?;
-                writeln!(f, "two_phase_commit={two_phase}")?;
-                if let Some(mode) = group {
-                    writeln!(f, "group_commit={mode}")?;
-                }
-                self.parallelism().map_or(Ok(()), |parallelism| writeln!(f, "parallelism={parallelism}"))
-            }
-            DisplayFormatType::Default | DisplayFormatType::Verbose => {
-                write!(f, "table={table}, format={format}, label_prefix={prefix}, two_phase_commit={two_phase}")?;
-                if let Some(mode) = group {
-                    write!(f, ", group_commit={mode}")?;
-                }
-                self.parallelism().map_or(Ok(()), |parallelism| write!(f, ", parallelism={parallelism}"))
-            }
+        let mut facts = vec![("table", self.table().to_string())];
+        if let Some(stage) = self.stage() {
+            facts.push(("write_mode", options.write_mode.to_string()));
+            facts.push(("stage", format!("s3://{}/{}", stage.place.bucket, stage.place.prefix)));
         }
+        facts.push(("format", self.target.format.header().to_string()));
+        facts.push(("label_prefix", options.label_prefix.clone()));
+        if self.stage().is_none() {
+            facts.push(("two_phase_commit", options.two_phase_commit.to_string()));
+        }
+        let group = Some(options.group_commit()).filter(|mode| mode.is_on());
+        facts.extend(group.map(|mode| ("group_commit", mode.to_string())));
+        facts.extend(self.parallelism().map(|parallelism| ("parallelism", parallelism)));
+        let (separator, end) = match display {
+            DisplayFormatType::TreeRender => ("\n", "\n"),
+            DisplayFormatType::Default | DisplayFormatType::Verbose => (", ", ""),
+        };
+        let facts: Vec<String> = facts.into_iter().map(|(fact, value)| format!("{fact}={value}")).collect();
+        write!(f, "{}{end}", facts.join(separator))
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arrow::record_batch::RecordBatch;
 
 use super::run::LoadRun;
+use super::tvf::StageWriter;
 use super::writer::LoadWriter;
 use crate::error::{Error, Result};
 use crate::options::WriteMode;
@@ -18,14 +19,16 @@ use crate::options::WriteMode;
 /// Dropping it cuts what is under way, and gives up what was not sent. Tasks of its own are counted
 /// ([`super::target::InTask`]) and aborted.
 pub(super) enum RowWriter {
-    Stream(LoadWriter),
+    Stream(Box<LoadWriter>),
+    Staged(Box<StageWriter>),
 }
 
 impl RowWriter {
     /// The writer of this number, from 0.
     pub(super) fn new(run: &Arc<LoadRun>, writer: u32) -> Result<Self> {
         match run.target.options.write_mode {
-            WriteMode::StreamLoad => Ok(Self::Stream(LoadWriter::new(run, writer)?)),
+            WriteMode::StreamLoad => Ok(Self::Stream(Box::new(LoadWriter::new(run, writer)?))),
+            WriteMode::Tvf => Ok(Self::Staged(Box::new(StageWriter::new(run)?))),
             mode => Err(Error::config("sink.write-mode", format!("{mode} is not supported yet, use STREAM_LOAD"))),
         }
     }
@@ -37,6 +40,7 @@ impl RowWriter {
     pub(super) async fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         match self {
             Self::Stream(writer) => writer.write(batch).await,
+            Self::Staged(writer) => writer.write(batch).await,
         }
     }
 
@@ -46,7 +50,7 @@ impl RowWriter {
     /// Of earlier rows.
     pub(super) async fn background(&mut self) -> Result<()> {
         match self {
-            Self::Stream(_) => std::future::pending().await,
+            Self::Stream(_) | Self::Staged(_) => std::future::pending().await,
         }
     }
 
@@ -57,6 +61,7 @@ impl RowWriter {
     pub(super) async fn finish(self) -> Result<()> {
         match self {
             Self::Stream(writer) => writer.finish().await,
+            Self::Staged(writer) => writer.finish().await,
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::target::{LoadTarget, Loaded, TaskCount};
+use super::tvf::Attempt;
 use crate::checkpoint::{Epoch, Generation, LabelSeries};
 
 /// Whether a label may be taken already by an earlier attempt or process.
@@ -46,12 +47,16 @@ pub(super) struct LoadRun {
     /// Tasks that write its loads.
     pub(super) tasks: TaskCount,
     ended: Mutex<Vec<Loaded>>,
+    /// The rows of all writers, staged for one load.
+    pub(super) attempt: Option<Arc<Attempt>>,
 }
 
 impl LoadRun {
     pub(super) fn new(target: &Arc<LoadTarget>, labels: LabelSet, two_phase: bool) -> Arc<Self> {
         let (tasks, ended) = (TaskCount::default(), Mutex::default());
-        Arc::new(Self { target: Arc::clone(target), labels, two_phase, tasks, ended })
+        let stage = target.committer.stage.as_ref();
+        let attempt = stage.map(|stage| Arc::new(Attempt::new(stage, target.load(labels.label(0)))));
+        Arc::new(Self { target: Arc::clone(target), labels, two_phase, tasks, ended, attempt })
     }
 
     /// A load has ended well. The loads of one writer end in the order of its rows.

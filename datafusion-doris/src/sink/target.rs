@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::watch;
 
 use super::committer::Committer;
-use super::encoder::{ArrowEncoder, ArrowPlan, CsvEncoder, Encoder, JsonEncoder, RowLayout};
+use super::encoder::{ArrowEncoder, ArrowPlan, CsvEncoder, Encoder, JsonEncoder, ParquetEncoder, RowLayout};
 use super::metrics::SinkMetrics;
 use super::run::LoadRun;
 use crate::checkpoint::Committable;
@@ -22,7 +22,7 @@ pub(super) struct LoadTarget {
     pub(super) options: SinkOptions,
     pub(super) layout: RowLayout,
     pub(super) format: SinkFormat,
-    /// In arrow format.
+    /// In arrow and Parquet format.
     pub(super) arrow: Option<Arc<ArrowPlan>>,
     pub(super) committer: Committer,
     pub(super) metrics: SinkMetrics,
@@ -85,16 +85,19 @@ impl Drop for InTask {
 impl LoadTarget {
     pub(super) fn encoder(&self) -> Box<dyn Encoder> {
         match (&self.arrow, self.format) {
+            (Some(plan), SinkFormat::Parquet) => {
+                Box::new(ParquetEncoder::new(Arc::clone(plan), self.options.compression_of(self.format)))
+            }
             (Some(plan), _) => Box::new(ArrowEncoder::new(Arc::clone(plan))),
             (None, SinkFormat::Json) => Box::new(JsonEncoder::new(self.layout.clone())),
             (None, _) => Box::new(CsvEncoder::new(self.layout.clone(), self.options.csv.clone())),
         }
     }
 
-    /// Compression of the body as a whole: that of an arrow stream is inside of it.
+    /// Compression of the body as a whole: that of an arrow stream or a Parquet file is inside of it.
     pub(super) fn body_compression(&self) -> Compression {
         match self.format {
-            SinkFormat::Arrow => Compression::None,
+            SinkFormat::Arrow | SinkFormat::Parquet => Compression::None,
             SinkFormat::Csv | SinkFormat::Json => self.options.compression_of(self.format),
         }
     }
@@ -102,7 +105,7 @@ impl LoadTarget {
     /// A load of which only the label is known.
     pub(super) fn load(&self, label: String) -> Committable {
         let TableIdent { database, table } = self.table.clone();
-        Committable { db: database, table, label, txn_id: None, host: String::new() }
+        Committable { db: database, table, label, txn_id: None, host: String::new(), staged: None }
     }
 }
 

@@ -159,8 +159,14 @@ async fn commit_of_an_unknown_transaction_ends_after_the_retries() {
     let be = Server::start([not_found(), not_found(), not_found()]).await;
     let fe = Server::start((0..3).flat_map(|_| [to(&be), state("UNKNOWN")])).await;
     let sink = sink(&fe, SinkOptions::default().with_max_retries(2));
-    let load =
-        Committable { db: "db".into(), table: "t".into(), label: "l9".into(), txn_id: Some(900), host: String::new() };
+    let load = Committable {
+        db: "db".into(),
+        table: "t".into(),
+        label: "l9".into(),
+        txn_id: Some(900),
+        host: String::new(),
+        staged: None,
+    };
     let error = EpochSink::commit(&sink, &[load], &CommitPermit::for_test()).await.unwrap_err();
     assert_eq!(error.retry(), Retry::AskLabelState);
     assert!(error.to_string().contains("900") && error.to_string().contains("cannot be confirmed"), "{error}");

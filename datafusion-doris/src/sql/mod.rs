@@ -10,6 +10,7 @@ mod expr;
 mod ident;
 mod literal;
 mod scan;
+mod staged_insert;
 #[cfg(test)]
 mod tests;
 
@@ -20,6 +21,7 @@ pub use expr::filter_sql;
 pub use ident::{quote_ident, quote_table};
 pub use literal::string_literal;
 pub use scan::ScanSelect;
+pub use staged_insert::{LastOfKey, StagedColumn, StagedInsert};
 
 /// Stands before every statement, so that the audit log of Doris names the sender.
 pub const STATEMENT_PREFIX: &str = "/* ApplicationName=datafusion-doris */ ";

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 
 use super::super::recovery::{EpochDecision, RecoveryAction, decide, recover};
-use super::super::{AbortOutcome, CommitPermit, Committable};
+use super::super::{AbortOutcome, CommitPermit, Committable, LoadKind};
 use crate::error::{Error, Result};
 use crate::protocol::LabelState;
 
@@ -56,7 +56,20 @@ pub(super) async fn settle(server: &dyn LoadService, loads: &[Committable], perm
             states.push(server.label_state(load).await?);
         }
         let pick = |which: &[usize]| which.iter().filter_map(|i| loads.get(*i).cloned()).collect::<Vec<_>>();
-        match decide(&states) {
+        let staged = |(load, state): &(&Committable, &LabelState)| {
+            load.staged.is_some() && !matches!(state, LabelState::Committed | LabelState::Visible)
+        };
+        if let Some((load, state)) = loads.iter().zip(&states).find(staged) {
+            // Whoever has recorded it may run its statement at any time: only a start of the job ends that.
+            let reason = format!(
+                "the rows of {} are staged in an object store, and its label is {state}: start the job once more, which \
+                 takes them into the table, or drop it by force",
+                load.label
+            );
+            return Err(Error::Checkpoint { reason });
+        }
+        let known: Vec<_> = states.iter().map(|state| (LoadKind::TwoPhase, *state)).collect();
+        match decide(&known) {
             EpochDecision::Commit(which) if which.is_empty() => return Ok(Settled::Visible),
             EpochDecision::Commit(which) => {
                 for load in pick(&which) {
@@ -119,7 +132,7 @@ pub(super) struct Swept {
 pub(super) async fn sweep(server: &dyn LoadService, loads: &[Committable]) -> Swept {
     let mut swept = Swept::default();
     for load in loads {
-        let action = server.label_state(load).await.map(|state| recover(false, state));
+        let action = server.label_state(load).await.map(|state| recover(load.kind(), false, state));
         let label = load.label.clone();
         match action {
             Ok(RecoveryAction::Abort) => match server.abort(load).await {

@@ -42,7 +42,7 @@ impl LoadService for Labels {
 }
 
 fn series() -> LabelSeries {
-    LabelSeries { prefix: "p".into(), db: "db".into(), table: "m".into(), writers: 1 }
+    LabelSeries { prefix: "p".into(), db: "db".into(), table: "m".into(), writers: 1, stage: None }
 }
 
 async fn claim(store: &Arc<MemoryStore>) -> Chain {

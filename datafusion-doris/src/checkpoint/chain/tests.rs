@@ -19,7 +19,14 @@ fn at(next_ms: i64) -> Vec<SourceState> {
 }
 
 fn load(label: &str) -> Committable {
-    Committable { db: "db".into(), table: "m".into(), label: label.into(), txn_id: None, host: "be".into() }
+    Committable {
+        db: "db".into(),
+        table: "m".into(),
+        label: label.into(),
+        txn_id: None,
+        host: "be".into(),
+        staged: None,
+    }
 }
 
 fn draft(epoch: u64, committables: Vec<Committable>) -> Draft {

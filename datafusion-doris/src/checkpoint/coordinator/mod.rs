@@ -409,9 +409,10 @@ impl EpochLoop {
         mut pending: PreCommitted,
     ) -> Result<()> {
         let committables = pending.committables.clone();
-        if committables.len() > 1 {
+        if committables.len() > 1 || committables.iter().any(|load| load.staged.is_some()) {
             // Dropped while the record is written, they are the next start's: aborting them one by one, while that start
-            // commits them, could leave a part of the epoch. One alone is either visible or read again.
+            // commits them, could leave a part of the epoch. One alone is either visible or read again, unless its objects
+            // can be removed one by one.
             pending.committables.clear();
         }
         let draft = self.draft(self.epoch, self.positions(), Some(before.clone()), committables.clone());

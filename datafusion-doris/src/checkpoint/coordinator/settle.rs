@@ -5,7 +5,7 @@ use std::time::Duration;
 use tracing::{info, warn};
 
 use super::super::recovery::{EpochDecision, RecoveryAction, decide, recover};
-use super::super::{AbortOutcome, CommitPermit, Committable};
+use super::super::{AbortOutcome, CommitPermit, Committable, LoadKind};
 use super::EpochLoop;
 use crate::error::{Error, Result, Retry};
 use crate::failpoints;
@@ -80,7 +80,7 @@ impl EpochLoop {
             let pick = |which: &[usize]| which.iter().filter_map(|i| loads.get(*i).cloned()).collect::<Vec<_>>();
             let names = |which: &[usize]| {
                 let named =
-                    which.iter().filter_map(|i| Some(format!("{} ({})", loads.get(*i)?.label, states.get(*i)?)));
+                    which.iter().filter_map(|i| Some(format!("{} ({})", loads.get(*i)?.label, states.get(*i)?.1)));
                 named.collect::<Vec<_>>().join(", ")
             };
             match decide(&states) {
@@ -144,10 +144,17 @@ impl EpochLoop {
         }
     }
 
-    async fn states(&self, loads: &[Committable]) -> Result<Vec<LabelState>> {
+    async fn states(&self, loads: &[Committable]) -> Result<Vec<(LoadKind, LabelState)>> {
         let mut states = Vec::with_capacity(loads.len());
         for load in loads {
-            states.push(self.sink.label_state(load).await?);
+            let (kind, state) = (load.kind(), self.sink.label_state(load).await?);
+            let to_be_run = matches!(state, LabelState::Unknown | LabelState::Aborted)
+                && recover(kind, true, state) == RecoveryAction::Commit;
+            states.push(match to_be_run && self.sink.is_lost(load).await? {
+                // As if the server had lost rows that it had: they are read again.
+                true => (LoadKind::TwoPhase, LabelState::Aborted),
+                false => (kind, state),
+            });
         }
         Ok(states)
     }
@@ -231,7 +238,7 @@ impl EpochLoop {
             let known = leftover.loads(&job);
             for load in known.unwrap_or_else(|| self.sink.loads_of(&job, leftover.generation, leftover.epoch)) {
                 failpoints::request(failpoints::DROP_LEFTOVERS)?;
-                match recover(false, self.sink.label_state(&load).await?) {
+                match recover(load.kind(), false, self.sink.label_state(&load).await?) {
                     RecoveryAction::Abort => {
                         if let Err(error) = self.sink.abort(std::slice::from_ref(&load)).await {
                             // Nobody may commit it any more; the server drops it in time.

@@ -68,7 +68,13 @@ impl ArrowPlan {
         Ok(Self { layout, columns, schema: Arc::new(Schema::new(fields)), compression })
     }
 
-    fn convert(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+    /// The schema of the batches that [`Self::convert`] gives.
+    pub(super) fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// The rows that are written, in the types of the table.
+    pub(super) fn convert(&self, batch: &RecordBatch) -> Result<RecordBatch> {
         let Rows { mut columns, actions } = self.layout.checked(batch)?;
         let mut kept = None;
         let mut signs = vec![0; batch.num_rows()];

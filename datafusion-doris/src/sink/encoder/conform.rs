@@ -315,7 +315,7 @@ fn rebased(offsets: &OffsetBuffer<i32>) -> (OffsetBuffer<i32>, std::ops::Range<u
 }
 
 fn refusal(from: &DataType, to: &DorisType) -> String {
-    format!("type {from} cannot be loaded into {to} in arrow format; cast it, or use another 'sink.properties.format'")
+    format!("type {from} cannot be loaded into {to} in this format; cast it, or use another 'sink.properties.format'")
 }
 
 fn broken(error: ArrowError) -> Misfit {

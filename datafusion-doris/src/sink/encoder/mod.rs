@@ -9,6 +9,7 @@ mod conform;
 mod csv;
 mod digits;
 mod json;
+mod parquet;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::expect_used)]
 mod tests;
@@ -27,6 +28,7 @@ use self::column::{Column, Text, Values};
 use self::conform::plain;
 pub(crate) use self::csv::CsvEncoder;
 pub(crate) use self::json::JsonEncoder;
+pub(crate) use self::parquet::{ParquetEncoder, is_text_in_parquet};
 use crate::error::{Error, Result};
 
 /// Turns batches into the bytes of one load.

@@ -15,6 +15,7 @@ use axum::Router;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use self::objects::Objects;
@@ -28,11 +29,21 @@ pub struct S3Settings {
     pub session_token: Option<String>,
     /// Keys of one page of a listing.
     pub page: usize,
+    /// The buckets that there are; `None`: each comes into being with its first object.
+    pub buckets: Option<Vec<String>>,
+    /// Requests that name the bucket in the host are not understood.
+    pub path_style_only: bool,
 }
 
 impl Default for S3Settings {
     fn default() -> Self {
-        Self { access_key: Some("sandbox-access".to_owned()), session_token: None, page: 1000 }
+        Self {
+            access_key: Some("sandbox-access".to_owned()),
+            session_token: None,
+            page: 1000,
+            buckets: None,
+            path_style_only: false,
+        }
     }
 }
 
@@ -77,6 +88,8 @@ struct State {
     seen: Mutex<Vec<S3Request>>,
     refusals: Mutex<Vec<Refusal>>,
     stalled: Mutex<Vec<String>>,
+    /// Told after each answer.
+    answered: watch::Sender<u64>,
 }
 
 /// A running server. Dropping it closes the listener and its connections.
@@ -106,6 +119,7 @@ impl S3Endpoint {
             seen: Mutex::default(),
             refusals: Mutex::default(),
             stalled: Mutex::default(),
+            answered: watch::Sender::new(0),
         });
         let router = Router::new().fallback(requests::answer).with_state(Arc::clone(&state));
         let mut server = JoinSet::new();
@@ -137,6 +151,11 @@ impl S3Endpoint {
         self.state.objects.lock().get(bucket, key).map(|object| object.body.clone())
     }
 
+    /// Removes an object, as a life-cycle rule does.
+    pub fn remove(&self, bucket: &str, key: &str) {
+        self.state.objects.lock().delete(bucket, key);
+    }
+
     /// Keys of a bucket, sorted.
     pub fn keys(&self, bucket: &str) -> Vec<String> {
         self.state.objects.lock().keys(bucket)
@@ -147,9 +166,25 @@ impl S3Endpoint {
         self.state.objects.lock().open_uploads()
     }
 
+    /// Waits until the condition holds; it is looked at after each answer.
+    pub async fn until(&self, condition: impl Fn(&Self) -> bool) {
+        let mut answered = self.state.answered.subscribe();
+        while !condition(self) {
+            answered.borrow_and_update();
+            if condition(self) || answered.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
     /// What was asked so far, in order.
     pub fn requests(&self) -> Vec<S3Request> {
         self.state.seen.lock().clone()
+    }
+
+    /// Answers requests again that [`Self::stall`] would leave without an answer; those that wait go on waiting.
+    pub fn unstall(&self) {
+        self.state.stalled.lock().clear();
     }
 
     /// Leaves every request for a key that holds `key_part` without an answer.

@@ -115,6 +115,7 @@ pub(super) async fn answer(Shared(state): Shared<Arc<State>>, request: Request) 
         virtual_host: target.virtual_host,
         status: response.status().as_u16(),
     });
+    state.answered.send_modify(|answers| *answers += 1);
     response
 }
 
@@ -127,6 +128,12 @@ fn refusal(state: &State, method: &Method, target: &Target, headers: &HeaderMap)
             let status = StatusCode::from_u16(refusals.remove(at).status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
             return Some(error(status, "InternalError", target));
         }
+    }
+    if target.virtual_host && state.settings.path_style_only {
+        return Some(error(StatusCode::BAD_REQUEST, "InvalidRequest", target));
+    }
+    if state.settings.buckets.as_ref().is_some_and(|buckets| !buckets.contains(&target.bucket)) {
+        return Some(error(StatusCode::NOT_FOUND, "NoSuchBucket", target));
     }
     let Some(key) = &state.settings.access_key else { return None };
     let text = |name: &str| headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or_default();

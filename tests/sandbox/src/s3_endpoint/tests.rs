@@ -62,6 +62,21 @@ async fn parts_become_one_object_and_an_aborted_upload_nothing() {
 }
 
 #[tokio::test]
+async fn other_buckets_and_hosts_are_refused_where_they_are_told_apart() {
+    let settings = S3Settings { buckets: Some(vec!["a".to_owned()]), path_style_only: true, ..S3Settings::default() };
+    let endpoint = S3Endpoint::start(settings).await.expect("endpoint");
+    let none = store(&endpoint, "sandbox-access").put(&Path::from("k"), "v".into()).await;
+    assert!(matches!(none, Err(object_store::Error::NotFound { .. })), "{none:?}");
+    let refused = |request: &super::S3Request| request.bucket == "b" && request.status == 404 && !request.virtual_host;
+    endpoint.until(|endpoint| endpoint.requests().iter().all(refused)).await;
+    let client =
+        reqwest::Client::builder().no_proxy().resolve("a.s3.test", endpoint.address()).build().expect("client");
+    let url = format!("http://a.s3.test:{}/k", endpoint.address().port());
+    assert_eq!(client.put(url).body("v").send().await.expect("answered").status().as_u16(), 400);
+    assert_eq!(endpoint.keys("a"), Vec::<String>::new());
+}
+
+#[tokio::test]
 async fn strangers_and_armed_refusals_are_refused() {
     let endpoint = S3Endpoint::start(S3Settings::default()).await.expect("endpoint");
     endpoint.put("b", "k", "v");

@@ -145,7 +145,8 @@ async fn write(
         return in_transaction(session, &engine, spec, source, &targets, strict).await;
     }
     let txn = engine.begin_load(spec)?;
-    if let Err(error) = write_source(session, &engine, &txn, source, &targets, strict).await {
+    let written = write_source(session, &engine, &txn, source, &targets, strict).await;
+    if let Err(error) = written.and_then(|refused| check_ratio(session, refused, txn.rows())) {
         engine.abort_load(txn, error.text());
         return Err(error);
     }
@@ -161,11 +162,26 @@ async fn write_source(
     source: Source,
     targets: &[Target],
     strict: bool,
-) -> Result<(), SqlError> {
+) -> Result<u64, SqlError> {
     match source {
-        Source::Values(batches) => batches.into_iter().try_for_each(|batch| write_all(engine, txn, batch, strict)),
+        Source::Values(batches) => {
+            batches.into_iter().try_fold(0, |refused, batch| Ok(refused + write_all(engine, txn, batch, strict)?))
+        }
         Source::Query(prepared) => copy_rows(session, engine, txn, *prepared, targets).await,
     }
+}
+
+/// Whether so many filtered rows are too many. `written` counts the others.
+fn check_ratio(session: &Session, refused: u64, written: u64) -> Result<(), SqlError> {
+    let ratio =
+        session.variables.get("insert_max_filter_ratio").and_then(|text| text.parse::<f64>().ok()).unwrap_or(1.0);
+    let all = refused + written;
+    if refused as f64 > ratio * all as f64 {
+        return Err(SqlError::detail(format!(
+            "Insert has too many filtered data {refused}/{all} insert_max_filter_ratio is {ratio:.6}"
+        )));
+    }
+    Ok(())
 }
 
 /// Adds rows to the load of the session's transaction. Rows that were written cannot be taken back one INSERT at a time:
@@ -412,10 +428,11 @@ async fn copy_rows(
     txn: &LoadTxn,
     prepared: query::Prepared,
     targets: &[Target],
-) -> Result<(), SqlError> {
+) -> Result<u64, SqlError> {
     let strict = session.variables.is_true("enable_insert_strict");
     let zone = session.variables.zone();
     let schema = schema_of(targets);
+    let mut refused = 0;
     let mut stream = prepared.stream().await?;
     while let Some(batch) = stream.next().await {
         let batch = batch.map_err(engine_error)?;
@@ -433,16 +450,17 @@ async fn copy_rows(
             &arrow::array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows())),
         )
         .map_err(SqlError::detail)?;
-        write_all(engine, txn, batch, strict)?;
+        refused += write_all(engine, txn, batch, strict)?;
     }
-    Ok(())
+    Ok(refused)
 }
 
-/// Writes a batch; in strict mode the table must take every row.
-pub(super) fn write_all(engine: &Engine, txn: &LoadTxn, batch: RecordBatch, strict: bool) -> Result<(), SqlError> {
-    match engine.write_load(txn, batch)?.first() {
+/// Writes a batch; in strict mode the table must take every row. Gives the number of those that it does not take.
+pub(super) fn write_all(engine: &Engine, txn: &LoadTxn, batch: RecordBatch, strict: bool) -> Result<u64, SqlError> {
+    let refused = engine.write_load(txn, batch)?;
+    match refused.first() {
         Some(refused) if strict => Err(filtered(&refused.reason)),
-        _ => Ok(()),
+        _ => Ok(refused.len() as u64),
     }
 }
 

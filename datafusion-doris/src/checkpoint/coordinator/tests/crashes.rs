@@ -142,7 +142,14 @@ fn lost() -> Error {
 }
 
 fn load(label: &str) -> Committable {
-    Committable { db: "db".into(), table: "t".into(), label: label.into(), txn_id: None, host: "be".into() }
+    Committable {
+        db: "db".into(),
+        table: "t".into(),
+        label: label.into(),
+        txn_id: None,
+        host: "be".into(),
+        staged: None,
+    }
 }
 
 #[async_trait]
@@ -256,7 +263,7 @@ impl EpochSink for Process {
 
     fn labels(&self) -> Option<LabelSeries> {
         let writers = self.writers as u32;
-        Some(LabelSeries { prefix: "p".into(), db: "db".into(), table: "t".into(), writers })
+        Some(LabelSeries { prefix: "p".into(), db: "db".into(), table: "t".into(), writers, stage: None })
     }
 
     async fn label_state(&self, load: &Committable) -> Result<LabelState> {

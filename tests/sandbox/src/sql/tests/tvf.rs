@@ -168,6 +168,41 @@ async fn files_are_inserted_under_a_label() {
 }
 
 #[tokio::test]
+async fn last_row_of_a_key_is_taken_by_a_window_over_the_files() {
+    let (mut f, s3) = (Fixture::with_database().await, endpoint().await);
+    f.run("CREATE TABLE t (k INT NOT NULL, v JSON NULL, a ARRAY<INT> NULL) UNIQUE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 2 PROPERTIES (\"replication_num\" = \"1\")").await;
+    s3.put(
+        "b",
+        "l/0.json",
+        "{\"k\":1,\"v\":\"{\\\"x\\\":1}\",\"a\":[1],\"p\":5}\n{\"k\":2,\"v\":null,\"a\":null,\"p\":1}\n",
+    );
+    s3.put("b", "l/1.json", "{\"k\":1,\"v\":\"[]\",\"a\":[2],\"p\":10}\n{\"k\":1,\"v\":\"7\",\"a\":[3],\"p\":9}\n");
+    let from = call(&s3, "l/*.json", r#""format" = "json""#);
+    let insert = format!(
+        "INSERT INTO t WITH LABEL `a-b:c_1` (`k`, `v`, `a`) SELECT `k`, CAST(`v` AS JSON), CAST(`a` AS ARRAY<INT>) FROM \
+         (SELECT `k`, `v`, `a`, ROW_NUMBER() OVER (PARTITION BY CAST(`k` AS INT) ORDER BY CAST(`p` AS BIGINT) DESC) AS `r` \
+         FROM {from}) AS `s` WHERE `r` = 1"
+    );
+    assert_eq!(f.affected(&insert).await, 2);
+    assert_eq!(f.sorted("SELECT * FROM t").await, ["1|[]|[2]", "2|NULL|NULL"]);
+    assert!(f.error(&insert).await.text().contains("Label [a-b:c_1] has already been used"));
+}
+
+#[tokio::test]
+async fn filtered_rows_are_counted_where_the_mode_is_not_strict() {
+    let (mut f, s3) = (Fixture::with_database().await, endpoint().await);
+    f.run("CREATE TABLE t (k INT NOT NULL) DUPLICATE KEY(k) PARTITION BY RANGE(k) (PARTITION p VALUES LESS THAN (\"10\")) DISTRIBUTED BY HASH(k) BUCKETS 1 PROPERTIES (\"replication_num\" = \"1\")").await;
+    s3.put("b", "a.json", "{\"k\":1}\n{\"k\":2}\n{\"k\":30}\n{\"k\":4}\n");
+    let insert = format!("INSERT INTO t (k) SELECT k FROM {}", call(&s3, "a.json", r#""format" = "json""#));
+    assert!(f.error(&insert).await.text().contains("Insert has filtered data in strict mode"));
+    f.run("SET enable_insert_strict = false, insert_max_filter_ratio = 0.2").await;
+    let error = f.error(&insert).await;
+    assert!(error.text().contains("Insert has too many filtered data 1/4 insert_max_filter_ratio is 0.2"), "{error}");
+    f.run("SET insert_max_filter_ratio = 0.25").await;
+    assert_eq!(f.affected(&insert).await, 3);
+}
+
+#[tokio::test]
 async fn credentials_are_used_and_never_shown() {
     let settings = S3Settings { session_token: Some("a-token".to_owned()), ..S3Settings::default() };
     let (mut f, s3) = (Fixture::with_database().await, S3Endpoint::start(settings).await.expect("endpoint"));
