@@ -61,6 +61,9 @@ use crate::types::{KeyModel, TableSchema};
 /// As a target, the table takes its columns, and with `sink.change-kind-column` that column too, last: `-D` deletes the
 /// row's key. A table with that option has the column in its schema when it is read as well; a snapshot then gives
 /// `+I` for every row. With `sink.change-format` it takes one text column, `event`, and cannot be read.
+///
+/// `INSERT OVERWRITE` replaces its rows ([`DorisOverwriteExec`](crate::sink::DorisOverwriteExec)); `DELETE`, `UPDATE` and
+/// `TRUNCATE` are sent to Doris whole or refused ([`crate::dml`]).
 #[derive(Debug)]
 pub struct DorisTable {
     client: DorisClient,

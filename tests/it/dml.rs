@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use datafusion::common::ScalarValue;
 use datafusion::prelude::{SessionContext, col, lit};
 use datafusion_doris::DorisTable;
 use datafusion_doris::options::DorisOptions;
@@ -254,6 +255,18 @@ async fn plain_sessions_refuse_instead_of_deleting_too_much() {
     assert_eq!(ids(&cluster, "u").await, "2 3 4");
     let rest = plain.table("u").await.expect("a table").filter(col("id").gt(lit(3))).expect("a filter");
     assert_eq!(lines(&rest.collect().await.expect("rows")).len(), 1);
+}
+
+#[tokio::test]
+async fn prepared_statements_are_planned_with_their_values() {
+    let cluster = Cluster::start().await;
+    let ctx = tables(&cluster).await;
+    run(&ctx, "PREPARE gone(INT) AS DELETE FROM u WHERE id = $1").await;
+    assert_eq!(lines(&run(&ctx, "EXECUTE gone(1)").await), ["1"]);
+    let update = datafusion_doris::sql(&ctx, "UPDATE u SET name = $2 WHERE id = $1").await.expect("a plan");
+    let update = update.with_param_values(vec![ScalarValue::from(2), ScalarValue::from("x'y")]).expect("values");
+    assert_eq!(lines(&update.collect().await.expect("updated")), ["1"]);
+    assert_eq!(lines(&run(&ctx, "SELECT id, name FROM u ORDER BY id").await), ["2 | x'y", "3 | NULL", "4 | d"]);
 }
 
 #[tokio::test]

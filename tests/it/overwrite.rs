@@ -274,6 +274,34 @@ async fn dropped_statement_leaves_the_old_rows_and_no_staging_table() {
 }
 
 #[tokio::test]
+async fn process_that_ends_leaves_the_old_rows_and_a_table_that_tells_its_name() {
+    let cluster = Cluster::sandbox().await;
+    tables(&cluster).await;
+    let server = cluster.server();
+    let release = Arc::new(Notify::new());
+    server.faults().push(Fault::new(Action::Wait(Arc::clone(&release))).when("_stream_load"));
+    let (ctx, ddl) = (cluster.context(), cluster.ddl("u", "u", &[]));
+    let process =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
+    process.spawn(async move {
+        run(&ctx, &ddl).await;
+        run(&ctx, "INSERT OVERWRITE u VALUES (5, 'new', 5)").await;
+    });
+    while server.faults().armed() > 0 {
+        tokio::task::yield_now().await;
+    }
+    process.shutdown_background();
+    release.notify_one();
+    assert_eq!(rows(&cluster, "u").await, OLD);
+    assert_eq!(left_behind(&cluster).await, 1);
+    // The next one is not disturbed by it.
+    let ctx = cluster.context();
+    cluster.declare(&ctx, "u", "u", &[]).await;
+    run(&ctx, "INSERT OVERWRITE u VALUES (6, 'new', 6)").await;
+    assert_eq!(rows(&cluster, "u").await, ["6 new 6"]);
+}
+
+#[tokio::test]
 async fn explain_and_planning_send_nothing() {
     let cluster = Cluster::sandbox().await;
     let ctx = tables(&cluster).await;

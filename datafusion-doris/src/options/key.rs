@@ -63,7 +63,7 @@ option_keys! {
     TableIdentifier = "table.identifier" [], "", Used, "Required unless LOCATION names it. The table in Doris, `db.table`.";
     Username = "username" ["user"], "", Used, "Required. Doris user.";
     Password = "password" [], "(empty)", Used, "Password; never shown in errors, logs or EXPLAIN.";
-    JdbcUrl = "jdbc-url" [], "", Used, "Address of the MySQL protocol, `jdbc:mysql://host:9030`.";
+    JdbcUrl = "jdbc-url" [], "", Used, "Address of the MySQL protocol, `jdbc:mysql://host:9030`. `INSERT OVERWRITE`, `DELETE`, `UPDATE` and `TRUNCATE` need it.";
     AutoRedirect = "auto-redirect" [], "true", Used, "Loads go to an FE that redirects them; `false`: to a BE picked from the FE's list.";
     EnableTls = "doris.enable.tls" [], "false", Later, "TLS to Doris; only `false` for now.";
     TlsCaCertificatePath = "doris.tls.ca-certificate-path" [], "", NoEffect, "CA certificates; without effect while TLS is off.";
