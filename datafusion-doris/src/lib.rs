@@ -18,13 +18,14 @@
 //!
 //! | What | How | Where |
 //! | --- | --- | --- |
-//! | read a table | Arrow Flight SQL, split by tablets; filters, columns and limits are sent as Doris SQL | [`scan`] |
+//! | read a table | Arrow Flight SQL, or the MySQL protocol, split by tablets; filters, columns and limits are sent as Doris SQL | [`scan`] |
 //! | read its changes | windows of the changelog, an unbounded stream with a change kind per row | [`changelog`] |
 //! | write | Stream Load with two-phase commit: a statement is visible whole or not at all | [`sink`] |
 //! | write by way of an object store | staged as JSON or Parquet, taken by one `INSERT … SELECT … FROM S3(…)`, exactly once by its label | [`sink`] |
 //! | change in place | `DELETE`, `UPDATE` and `TRUNCATE` are sent to Doris whole, where they mean the same there | [`dml`] |
 //! | replace all rows | `INSERT OVERWRITE` over a staging table, atomic | [`sink`] |
 //! | write from a program | any stream of record batches, or of Debezium events, without SQL | [`writer`] |
+//! | look up | a stream joined with a table asks for the rows of its keys, with a bounded cache | [`lookup`] |
 //! | mirror continuously | `INSERT INTO sink SELECT … FROM changelog` in epochs, as a background job | [`checkpoint`], [`job`] |
 //!
 //! ```text
@@ -44,6 +45,7 @@ pub mod failpoints;
 #[cfg(not(feature = "failpoints"))]
 mod failpoints;
 pub mod job;
+pub mod lookup;
 pub mod optimizer;
 pub mod options;
 pub mod protocol;

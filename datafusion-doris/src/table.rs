@@ -197,7 +197,9 @@ impl DorisTable {
         let (plan, facts) = plan_snapshot(&self.client, plan, &self.options.read, &types, partitions).await?;
         let schema = Arc::new(self.bound.schema().project(projection)?);
         let read = Arc::new(self.bound.schema().project(columns)?);
-        let scan = DorisScanExec::new(self.client.clone(), plan, read, types).with_facts(facts);
+        let scan = DorisScanExec::new(self.client.clone(), plan, read, types)
+            .with_facts(facts)
+            .with_lookup(&self.options.read.lookup);
         if columns.len() == projection.len() {
             return Ok(Arc::new(scan));
         }

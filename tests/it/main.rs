@@ -24,6 +24,7 @@ mod group_commit;
 mod hand_over;
 mod harness;
 mod jobs;
+mod lookup;
 mod metrics;
 mod mirror;
 mod outages;

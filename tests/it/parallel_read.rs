@@ -119,7 +119,15 @@ async fn the_small_side_of_a_join_is_collected() {
         assert!(small < large, "{text}");
         assert_eq!(count(&run(&ctx, &format!("SELECT * FROM {sql}")).await), 5, "{sql}");
     }
+    cluster.doris("ANALYZE TABLE {db}.large WITH SYNC").await;
+    let ctx = context(2, None);
+    cluster.declare(&ctx, "large", "large", &[]).await;
     let planned = plan(&ctx, "SELECT id FROM large").await;
+    let column =
+        &scan(&planned).statistics_from_inputs(&[], &Default::default()).expect("statistics").column_statistics[0];
+    let number = |value| Precision::Inexact(datafusion::common::ScalarValue::Int32(Some(value)));
+    assert_eq!((column.min_value.clone(), column.max_value.clone()), (number(0), number(1_999)));
+    assert_eq!(column.distinct_count, Precision::Inexact(2_000));
     let statistics = scan(&planned).statistics_from_inputs(&[], &Default::default()).expect("statistics");
     assert_eq!(statistics.num_rows, Precision::Inexact(2_000));
     let planned = plan(&ctx, "SELECT id FROM large WHERE id > 3 LIMIT 7").await;

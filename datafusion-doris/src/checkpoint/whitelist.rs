@@ -14,12 +14,13 @@ use datafusion::physical_plan::unnest::UnnestExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
 use crate::error::{Error, Result};
+use crate::lookup::LookupJoinExec;
 
 /// Checks that no operator over an unbounded input of `plan` keeps state or breaks the order of changes.
 ///
 /// An epoch ends by the end of its stream, and the next one executes the plan afresh: state would be lost with the
 /// epoch. Allowed are filters, projections, unions of changelogs, unnesting, the merge of partitions, and hash joins whose
-/// unbounded side is the probe side (inner, right, right semi, right anti, right mark); bounded subtrees may hold
+/// unbounded side is the probe side (inner, right, right semi, right anti, right mark), as lookups too; bounded subtrees may hold
 /// anything.
 ///
 /// # Errors
@@ -65,6 +66,7 @@ fn refusal(node: &Arc<dyn ExecutionPlan>) -> Option<&'static str> {
         || node.is::<CoalescePartitionsExec>()
         || node.is::<CooperativeExec>()
         || node.is::<UnionExec>()
+        || node.is::<LookupJoinExec>()
         || node.is::<UnnestExec>();
     (!allowed).then_some("keeps state or changes the order of rows across epochs")
 }

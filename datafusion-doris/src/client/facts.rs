@@ -17,10 +17,25 @@ const KEPT: Duration = Duration::from_secs(60);
 const MOST_TABLES: usize = 1024;
 
 /// Sizes as the server counted them some time ago: rows that were deleted or replaced are among them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TableFacts {
     /// Rows; `None`: not known.
     pub rows: Option<u64>,
+    /// What ANALYZE gathered, by name of the column.
+    pub columns: Arc<HashMap<String, ColumnFacts>>,
+}
+
+/// What Doris gathered of a column, some time ago.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ColumnFacts {
+    /// Distinct values.
+    pub distinct: Option<u64>,
+    /// NULLs.
+    pub nulls: Option<u64>,
+    /// Least value, as text.
+    pub min: Option<String>,
+    /// Greatest value, as text.
+    pub max: Option<String>,
 }
 
 #[derive(Debug, Default)]
@@ -55,7 +70,8 @@ impl<T: Clone> Kept<T> {
 }
 
 impl DorisClient {
-    /// The size of `table`, by one statement at most once a minute. Nothing is known where the user may not ask.
+    /// The size of `table` and of its columns, by two statements at most once a minute. Nothing is known where the user may
+    /// not ask.
     pub(crate) async fn table_facts(&self, table: &TableIdent) -> TableFacts {
         let known = &self.inner.known_facts.facts;
         if let Some(facts) = known.get(table) {
@@ -66,15 +82,48 @@ impl DorisClient {
             string_literal(&table.database),
             string_literal(&table.table),
         );
-        let facts = match self.statement(&sql).await {
-            Ok(rows) => TableFacts { rows: rows.value(0, "TABLE_ROWS").and_then(|rows| rows.trim().parse().ok()) },
+        let (rows, columns) = futures::future::join(self.statement(&sql), self.column_facts(table)).await;
+        let rows = match rows {
+            // None may be counted of a table that was filled a moment ago.
+            Ok(rows) => rows.value(0, "TABLE_ROWS").and_then(|rows| rows.trim().parse().ok()).filter(|rows| *rows > 0),
             Err(error) => {
                 tracing::debug!(%table, %error, "the size of the table is not known");
-                TableFacts::default()
+                None
             }
         };
-        known.put(table, facts);
+        let facts = TableFacts { rows, columns: Arc::new(columns) };
+        known.put(table, facts.clone());
         facts
+    }
+
+    async fn column_facts(&self, table: &TableIdent) -> HashMap<String, ColumnFacts> {
+        // What the FE's cache does not hold has to be read from a table of Doris: not worth it for an estimate.
+        let shown = match self.statement(&format!("SHOW COLUMN CACHED STATS {}", quote_table(table))).await {
+            Ok(shown) => shown,
+            Err(error) => {
+                tracing::debug!(%table, %error, "nothing is known of the columns");
+                return HashMap::new();
+            }
+        };
+        let facts = (0..shown.rows.len()).filter_map(|row| {
+            let number = |name: &str| {
+                let number: f64 = shown.value(row, name)?.trim().parse().ok()?;
+                (number.is_finite() && number >= 0.0).then_some(number as u64)
+            };
+            let bound = |name: &str| {
+                let text = shown.value(row, name)?;
+                let bare = text.strip_prefix('\'').and_then(|text| text.strip_suffix('\'')).unwrap_or(text);
+                (!matches!(bare, "" | "N/A" | "NULL")).then(|| bare.to_string())
+            };
+            let facts = ColumnFacts {
+                distinct: number("ndv"),
+                nulls: number("num_null"),
+                min: bound("min"),
+                max: bound("max"),
+            };
+            Some((shown.value(row, "column_name")?.to_string(), facts))
+        });
+        facts.collect()
     }
 
     /// Bytes (else rows) of the tablets of `table`, by one statement at most once a minute. Tablets that the server does

@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use self::cleanup::Cleanup;
 use self::endpoints::Endpoints;
 use self::facts::KnownFacts;
-pub use self::facts::TableFacts;
+pub use self::facts::{ColumnFacts, TableFacts};
 use self::flight::Channels;
 pub use self::flight::FlightSession;
 pub use self::flight_result::FlightQuery;

@@ -18,6 +18,9 @@ const MOST_RESTING: usize = 8;
 /// A session that was not used for so long is closed instead of being used again: the server may have ended it.
 const LONGEST_REST: Duration = Duration::from_secs(60);
 
+/// Time that the command may take after which a session rests: a query whose rows are read waits for it.
+const REST_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Name and SQL text of the value.
 pub(crate) type Variables = Vec<(&'static str, String)>;
 
@@ -113,9 +116,8 @@ impl DorisClient {
     pub(crate) fn rest_session(&self, mut session: FlightSession, variables: Variables) -> BoxFuture<'_, ()> {
         async move {
             let Some((name, value)) = variables.first() else { return };
-            let limit = self.options().read_timeout;
             let command = format!("SET {name} = {value}");
-            match tokio::time::timeout(limit, session.query(&command)).await {
+            match tokio::time::timeout(REST_TIMEOUT, session.query(&command)).await {
                 Ok(Ok(_)) => {}
                 // Dropping it closes it.
                 Ok(Err(error)) => return tracing::debug!(%error, "a flight session is not kept"),

@@ -19,6 +19,7 @@ use super::batch_size::BatchSizeExec;
 use super::rebuild;
 use crate::changelog::{DorisChangelogExec, HandOver, publish_at_end};
 use crate::error::Error;
+use crate::lookup::LookupJoinExec;
 use crate::sink::DorisSinkExec;
 
 /// Decides when the changelogs of a plan publish their positions (`source.changelog.offset-table`).
@@ -126,6 +127,7 @@ fn passes_at_once(node: &Arc<dyn ExecutionPlan>, index: usize) -> bool {
     node.is::<ProjectionExec>()
         || node.is::<BatchSizeExec>()
         || node.is::<CooperativeExec>()
+        || node.is::<LookupJoinExec>()
         || node.is::<UnnestExec>()
         || node.is::<UnionExec>()
         || node.is::<GlobalLimitExec>()

@@ -10,6 +10,7 @@ mod batch_size;
 mod dml;
 mod endless;
 mod hand_over;
+mod lookup_joins;
 mod static_sides;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::expect_used)]
@@ -35,6 +36,7 @@ pub use batch_size::BatchSizeExec;
 pub use dml::WholeStatements;
 pub use endless::RefuseEndless;
 pub use hand_over::PublishPositions;
+pub use lookup_joins::LookupJoins;
 use static_sides::NoDynamicFiltersInEpochs;
 pub use static_sides::StaticSides;
 
@@ -47,7 +49,8 @@ use crate::sink::DorisSinkExec;
 /// are there already are not added again.
 pub fn with_stream_rules(rules: &[SharedRule]) -> Vec<SharedRule> {
     let mut rules = rules.to_vec();
-    let ours: [SharedRule; 3] = [Arc::new(KeepChangeOrder), Arc::new(StreamLatency), Arc::new(StaticSides)];
+    let ours: [SharedRule; 4] =
+        [Arc::new(KeepChangeOrder), Arc::new(LookupJoins), Arc::new(StreamLatency), Arc::new(StaticSides)];
     if rules.iter().any(|rule| ours.iter().any(|our| our.name() == rule.name())) {
         return rules;
     }

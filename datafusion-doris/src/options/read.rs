@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::entries::{Entries, parse_name};
 use super::key::OptionKey;
+use super::lookup::LookupOptions;
 use super::value::{Parsed, parse_count, parse_duration, parse_size};
 use crate::error::{Error, Result};
 use crate::sql::{HiddenColumns, IncrementType};
@@ -253,6 +254,8 @@ pub struct ReadOptions {
     /// `doris.exec.mem.limit`, in bytes, default none: memory that one statement of a scan may take in Doris, the
     /// session variable `exec_mem_limit`.
     pub exec_mem_limit: Option<usize>,
+    /// `lookup.*`: how streams are joined with the table.
+    pub lookup: LookupOptions,
 }
 
 impl Default for ReadOptions {
@@ -274,6 +277,7 @@ impl Default for ReadOptions {
             read_fields: None,
             batch_rows: None,
             exec_mem_limit: None,
+            lookup: LookupOptions::default(),
         }
     }
 }
@@ -375,6 +379,12 @@ impl ReadOptions {
         self
     }
 
+    /// Sets [`Self::lookup`].
+    pub fn with_lookup(mut self, lookup: LookupOptions) -> Self {
+        self.lookup = lookup;
+        self
+    }
+
     pub(super) fn from_entries(entries: &mut Entries) -> Result<Self> {
         let defaults = Self::default();
         let mode = mode(entries)?;
@@ -412,6 +422,7 @@ impl ReadOptions {
             read_fields: entries.parse(OptionKey::ReadField, parse_fields)?,
             batch_rows: entries.parse(OptionKey::BatchSize, parse_batch_rows)?,
             exec_mem_limit: entries.parse(OptionKey::ExecMemLimit, parse_mem_limit)?,
+            lookup: LookupOptions::from_entries(entries)?,
         })
     }
 }

@@ -364,6 +364,32 @@ fn read_options_of_the_connector_reach_their_fields() {
 }
 
 #[test]
+fn lookup_options_are_read_as_the_connector_reads_them() {
+    let lookup = |extra: &[(&str, &str)]| parse(extra).unwrap().read.lookup;
+    assert_eq!(lookup(&[]), LookupOptions::default());
+    assert_eq!(lookup(&[("lookup.jdbc.read.thread-size", "5")]).statements_at_once, 1);
+    assert_eq!(lookup(&[("lookup.jdbc.async", "true")]).statements_at_once, 3);
+    let seconds = |ttl| Some(LookupCache { max_rows: 9, ttl: Duration::from_secs(ttl) });
+    for (rows, ttl, cache) in [
+        ("9", None, seconds(10)),
+        ("9", Some("1 min"), seconds(60)),
+        ("9", Some("-1"), None),
+        ("9", Some("0s"), None),
+        ("-1", Some("1s"), None),
+        ("0", Some("1s"), None),
+    ] {
+        let mut given = vec![("lookup.cache.max-rows", rows)];
+        given.extend(ttl.map(|ttl| ("lookup.cache.ttl", ttl)));
+        assert_eq!(lookup(&given).cache, cache, "{rows} {ttl:?}");
+    }
+    for (key, value) in
+        [("lookup.jdbc.read.batch.size", "0"), ("lookup.jdbc.read.batch.size", "1001"), ("lookup.cache.max-rows", "-2")]
+    {
+        assert!(reason(&[(key, value)]).contains(key));
+    }
+}
+
+#[test]
 fn conditions_that_cannot_stand_in_parentheses_are_refused() {
     for text in ["", "a = 1) OR (1 = 1", "(a = 1", "a = 'x", "a = 1; b", "a = 1 -- b", "a /* b */", "a # b"] {
         let reason = reason(&[("doris.filter.query", text)]);

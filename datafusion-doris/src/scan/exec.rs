@@ -9,7 +9,7 @@ use arrow::datatypes::{DataType, FieldRef, Int64Type, SchemaRef};
 use arrow::record_batch::RecordBatch;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{Result as DfResult, Statistics, internal_err};
+use datafusion::common::{ColumnStatistics, Result as DfResult, ScalarValue, Statistics, internal_err};
 use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::physical_expr::EquivalenceProperties;
@@ -24,11 +24,15 @@ use futures::stream::BoxStream;
 use futures::{Stream, StreamExt, TryStreamExt};
 
 use super::bounded::{cut_at, empty_rows, in_slices, reserved};
+use super::lookup::DorisRows;
 use super::plan::Transport;
 use super::read::Statement;
 use super::{Conformer, MeteredStream, ScanPlan, ScanSplit};
-use crate::client::{DorisClient, TableFacts};
+use crate::client::{ColumnFacts, DorisClient, TableFacts};
 use crate::error::{Error, Result};
+use crate::lookup::{KeyColumn, RowSource};
+use crate::options::LookupOptions;
+use crate::sql::has_key_literals;
 use crate::types::DorisType;
 
 /// Bytes at which a value without a fixed width is estimated.
@@ -55,6 +59,8 @@ pub struct DorisScanExec {
     fetch: Option<usize>,
     /// For estimates.
     facts: TableFacts,
+    /// How a stream asks for rows by their keys; `None`: it reads them all.
+    lookup: Option<LookupOptions>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
     /// Made once per node: a node that is executed again and again must not register new ones each time.
@@ -79,6 +85,34 @@ impl DorisScanExec {
         self
     }
 
+    /// With the options of lookups, if streams shall do such.
+    pub(crate) fn with_lookup(mut self, options: &LookupOptions) -> Self {
+        self.lookup = Some(options).filter(|options| options.enabled).cloned();
+        self
+    }
+
+    /// The rows of this scan by the values of some of its columns, and the options of lookups; `None` when they are not
+    /// asked for, or the scan gives only some of its rows.
+    pub(crate) fn lookup_source(&self, keys: &[KeyColumn]) -> Option<(LookupOptions, Arc<dyn RowSource>)> {
+        let options = self.lookup.clone()?;
+        if self.fetch.is_some() || self.plan.limit.is_some() || self.plan.counts_only() {
+            return None;
+        }
+        let keys: Vec<usize> = keys.iter().map(|key| key.index).collect();
+        let comparable = |index: &usize| {
+            let natural = self.types[*index].arrow_type().ok();
+            natural.as_ref() == Some(self.schema.field(*index).data_type()) && has_key_literals(&self.types[*index])
+        };
+        let rows = DorisRows {
+            client: self.client.clone(),
+            plan: self.plan.as_ref().clone(),
+            schema: Arc::clone(&self.schema),
+            types: Arc::clone(&self.types),
+            keys,
+        };
+        rows.keys.iter().all(comparable).then(|| (options, Arc::new(rows) as _))
+    }
+
     fn build(
         client: DorisClient,
         plan: Arc<ScanPlan>,
@@ -100,8 +134,19 @@ impl DorisScanExec {
             rows_received: MetricBuilder::new(&metrics).counter("rows_received", partition),
         });
         let partition_metrics = partition_metrics.collect();
-        let facts = TableFacts::default();
-        Self { client, plan, schema, types, fetch, facts, properties: Arc::new(properties), metrics, partition_metrics }
+        let (facts, lookup) = (TableFacts::default(), None);
+        Self {
+            client,
+            plan,
+            schema,
+            types,
+            fetch,
+            facts,
+            lookup,
+            properties: Arc::new(properties),
+            metrics,
+            partition_metrics,
+        }
     }
 
     /// The same rows by one statement, whatever tablets the table has by then: for plans that outlive the list of tablets
@@ -109,8 +154,8 @@ impl DorisScanExec {
     pub(crate) fn of_whole_table(&self) -> Self {
         let mut plan = self.plan.as_ref().clone();
         plan.splits = vec![ScanSplit::default()];
-        let Self { client, schema, types, fetch, facts, .. } = self.clone();
-        Self::build(client, Arc::new(plan), schema, types, fetch).with_facts(facts)
+        let Self { client, schema, types, fetch, facts, lookup, .. } = self.clone();
+        Self { lookup, ..Self::build(client, Arc::new(plan), schema, types, fetch).with_facts(facts) }
     }
 
     /// What it reads, as text that is the same at every start: without tablets and nodes.
@@ -143,6 +188,13 @@ impl DorisScanExec {
         }
         let width = |field: &FieldRef| field.data_type().primitive_width().unwrap_or(TYPICAL_WIDTH);
         let row_bytes: usize = self.schema.fields().iter().map(width).sum();
+        for ((column, name), field) in
+            statistics.column_statistics.iter_mut().zip(&self.plan.columns).zip(self.schema.fields())
+        {
+            if let Some(facts) = self.facts.columns.get(name) {
+                *column = column_statistics(facts, field.data_type(), rows);
+            }
+        }
         statistics.num_rows = Precision::Inexact(rows);
         statistics.total_byte_size = Precision::Inexact(rows.saturating_mul(row_bytes));
         statistics
@@ -179,6 +231,31 @@ impl DorisScanExec {
             ))
         };
         futures::stream::once(opened).try_flatten()
+    }
+}
+
+/// What is known of a column, of which a scan gives at most `rows` values. Bounds of texts are left out: Doris may have
+/// cut them.
+fn column_statistics(facts: &ColumnFacts, data_type: &DataType, rows: usize) -> ColumnStatistics {
+    let at_most = |number: Option<u64>| match number.and_then(|number| usize::try_from(number).ok()) {
+        Some(number) => Precision::Inexact(number.min(rows)),
+        None => Precision::Absent,
+    };
+    let ordered = data_type.is_integer()
+        || data_type.is_floating()
+        || data_type.is_decimal()
+        || matches!(data_type, DataType::Date32 | DataType::Timestamp(_, None));
+    let bound = |text: &Option<String>| {
+        let text = text.as_ref().filter(|_| ordered)?;
+        let value = ScalarValue::try_from_string(text.clone(), data_type).ok()?;
+        (!value.is_null()).then_some(Precision::Inexact(value))
+    };
+    ColumnStatistics {
+        distinct_count: at_most(facts.distinct),
+        null_count: at_most(facts.nulls),
+        min_value: bound(&facts.min).unwrap_or(Precision::Absent),
+        max_value: bound(&facts.max).unwrap_or(Precision::Absent),
+        ..ColumnStatistics::new_unknown()
     }
 }
 
@@ -286,8 +363,9 @@ impl ExecutionPlan for DorisScanExec {
             (Some(limit), Some(fetch)) => Some(limit.min(fetch)),
             (limit, fetch) => limit.or(fetch),
         };
-        let Self { client, schema, types, facts, .. } = self.clone();
-        Some(Arc::new(Self::build(client, Arc::new(plan), schema, types, fetch).with_facts(facts)))
+        let Self { client, schema, types, facts, lookup, .. } = self.clone();
+        let limited = Self::build(client, Arc::new(plan), schema, types, fetch).with_facts(facts);
+        Some(Arc::new(Self { lookup, ..limited }))
     }
 
     fn fetch(&self) -> Option<usize> {

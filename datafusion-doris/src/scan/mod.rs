@@ -13,6 +13,7 @@ mod bounded;
 mod conform;
 mod exec;
 mod groups;
+mod lookup;
 mod plan;
 mod read;
 mod stream;

@@ -63,11 +63,12 @@ impl Statement {
             attempts_left -= 1;
             let failure = match self.attempt().await {
                 Ok(batches) => {
-                    let held = batches.map(move |batch| {
-                        let _held = &place;
-                        batch
+                    // The place is free again at the end of the rows, even where the stream is kept longer.
+                    let held = futures::stream::unfold((batches, place), |(mut batches, place)| async move {
+                        let batch = batches.next().await?;
+                        Some((batch, (batches, place)))
                     });
-                    return Ok(held.boxed());
+                    return Ok(held.fuse().boxed());
                 }
                 Err(failure) => failure,
             };

@@ -268,6 +268,30 @@ pub(super) fn micros_of(value: &ScalarValue) -> Option<i64> {
     }
 }
 
+/// True for the types of columns that [`key_literal`] has literals for: those whose equality is the same everywhere.
+pub(crate) fn has_key_literals(doris_type: &DorisType) -> bool {
+    matches!(
+        doris_type,
+        DorisType::Boolean
+            | DorisType::TinyInt
+            | DorisType::SmallInt
+            | DorisType::Int
+            | DorisType::BigInt
+            | DorisType::LargeInt
+            | DorisType::Decimal(..)
+            | DorisType::Date
+            | DorisType::DateTime(_)
+            | DorisType::Char(_)
+            | DorisType::Varchar(_)
+            | DorisType::String
+    )
+}
+
+/// `value`, of the column's own type, as a literal that equals the same rows in Doris; `None` when there is none.
+pub(crate) fn key_literal(doris_type: &DorisType, value: &ScalarValue) -> Option<String> {
+    has_key_literals(doris_type).then(|| typed_literal(doris_type, value)).flatten()
+}
+
 /// `value` as a literal that Doris compares with a column of `doris_type` without converting the column.
 pub(super) fn typed_literal(doris_type: &DorisType, value: &ScalarValue) -> Option<String> {
     match doris_type {

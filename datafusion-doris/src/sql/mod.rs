@@ -18,6 +18,7 @@ pub use assign::{AssignedValue, assigned_value};
 pub use change::{Change, delete_sql, truncate_sql, update_sql};
 pub use changelog::{ChangelogSelect, HiddenColumns, IncrementType, commit_at_sql, first_change_sql, utc_text};
 pub use expr::filter_sql;
+pub(crate) use expr::{has_key_literals, key_literal};
 pub use ident::{quote_ident, quote_table};
 pub use literal::string_literal;
 pub use scan::ScanSelect;

@@ -2,7 +2,7 @@
 
 mod loads;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -292,6 +292,8 @@ pub struct Engine {
     /// Connections of Arrow Flight SQL, in builds that count them apart.
     pub(crate) flight_connections: ConnectionPool,
     pub(crate) queries: ActiveQueries,
+    /// What ANALYZE gathered, by table: a row for each column, its name first.
+    column_statistics: Mutex<HashMap<u64, Vec<Vec<Option<String>>>>>,
     pub(crate) started_ms: i64,
 }
 
@@ -302,6 +304,19 @@ impl fmt::Debug for Engine {
 }
 
 impl Engine {
+    /// Keeps what was gathered of some columns of a table, in place of what was known of them.
+    pub(crate) fn keep_column_statistics(&self, table: u64, rows: Vec<Vec<Option<String>>>) {
+        let mut all = self.column_statistics.lock();
+        let known = all.entry(table).or_default();
+        known.retain(|row| !rows.iter().any(|new| new.first() == row.first()));
+        known.extend(rows);
+    }
+
+    /// What was gathered of the columns of a table.
+    pub(crate) fn column_statistics(&self, table: u64) -> Vec<Vec<Option<String>>> {
+        self.column_statistics.lock().get(&table).cloned().unwrap_or_default()
+    }
+
     /// An empty cluster.
     pub fn new(config: EngineConfig) -> Arc<Engine> {
         let started_ms = config.clock.now_ms();
@@ -321,6 +336,7 @@ impl Engine {
             connections: ConnectionPool::default(),
             flight_connections: ConnectionPool::default(),
             queries: ActiveQueries::default(),
+            column_statistics: Mutex::default(),
             started_ms,
             config,
         })

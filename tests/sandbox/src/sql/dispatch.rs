@@ -4,8 +4,8 @@ use super::cursor::Cursor;
 use super::lexer::Statement;
 use super::query::QueryOptions;
 use super::{
-    alter, create, ddl, delete, explain, insert, misc, privileges, query, set, show, show_table, streams, transaction,
-    tvf, users, views,
+    alter, create, ddl, delete, explain, insert, misc, privileges, query, set, show, show_table, statistics, streams,
+    transaction, tvf, users, views,
 };
 use crate::engine::StatementResult;
 use crate::error::SqlError;
@@ -59,7 +59,7 @@ async fn run_bare(session: &mut Session, text: &str, statement: &Statement) -> R
         "KILL" => misc::kill(session, &mut cursor),
         "SYNC" if cursor.at_end() => Ok(ddl::done()),
         "REFRESH" => misc::refresh(&mut cursor),
-        "ANALYZE" => misc::analyze(session, &mut cursor),
+        "ANALYZE" => statistics::analyze(session, &mut cursor).await,
         "CREATE" => create::run(session, &mut cursor).await,
         "ALTER" if cursor.is_word("TABLE") => alter::run(session, &mut cursor),
         "DROP" => ddl::drop(session, &mut cursor),

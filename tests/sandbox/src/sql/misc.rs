@@ -1,16 +1,13 @@
-//! Small statements: KILL, SYNC, REFRESH, ANALYZE; and statements as others may see them.
+//! Small statements: KILL, SYNC, REFRESH; and statements as others may see them.
 
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::cursor::Cursor;
-use super::ddl::{check_catalog, done, table_name};
+use super::ddl::{check_catalog, done};
 use super::lexer::Statement;
-use super::output::text_rows;
-use super::show::cell;
 use crate::engine::StatementResult;
 use crate::error::SqlError;
 use crate::session::Session;
-use crate::users::Privilege;
 
 /// Words in the name of a property whose value is nobody's business.
 const SECRET_WORDS: [&str; 5] = ["secret", "password", "token", "access_key", "credential"];
@@ -93,47 +90,4 @@ pub(super) fn refresh(cursor: &mut Cursor<'_>) -> Result<StatementResult, SqlErr
         return Err(SqlError::detail(format!("Only support refresh {what} in external catalog")));
     }
     Err(SqlError::not_served(format!("REFRESH {}", cursor.rest())))
-}
-
-/// `ANALYZE TABLE t [(columns)] [WITH ...]`, after ANALYZE. Statistics change no result: the table is looked up and that is all.
-pub(super) fn analyze(session: &Session, cursor: &mut Cursor<'_>) -> Result<StatementResult, SqlError> {
-    if !cursor.eat("TABLE") {
-        return Err(SqlError::not_served(format!("ANALYZE {}", cursor.rest())));
-    }
-    let (db, name) = table_name(session, cursor)?;
-    let table = session.engine.table_handle(&db, &name)?;
-    super::privileges::check_table(session, &db, &name, Privilege::Select)?;
-    if cursor.peek() == Some(&Token::LParen) {
-        for column in cursor.ident_list()? {
-            if table.column(&column).is_none() {
-                return Err(SqlError::detail(format!("Column: {column} not exists")));
-            }
-        }
-    }
-    let mut sync = false;
-    while cursor.eat("WITH") {
-        match cursor.ident()?.to_ascii_uppercase().as_str() {
-            "SYNC" => sync = true,
-            "SAMPLE" => {
-                cursor.ident()?;
-                cursor.number()?;
-            }
-            option => return Err(SqlError::not_served(format!("ANALYZE WITH {option}"))),
-        }
-    }
-    cursor.expect_end()?;
-    if sync {
-        return Ok(done());
-    }
-    let columns: Vec<String> = table.columns().iter().map(|c| format!("{name}:{}", c.name)).collect();
-    text_rows(
-        &["Job_Id", "Catalog_Name", "DB_Name", "Table_Name", "Columns"],
-        vec![vec![
-            cell(session.engine.catalog.next_ids(1)),
-            cell("internal"),
-            cell(db),
-            cell(name),
-            cell(format!("[{}]", columns.join(","))),
-        ]],
-    )
 }

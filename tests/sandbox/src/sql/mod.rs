@@ -34,6 +34,7 @@ mod shape;
 mod show;
 mod show_cluster;
 mod show_table;
+mod statistics;
 mod stream_scan;
 mod streams;
 mod transaction;

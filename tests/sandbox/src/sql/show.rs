@@ -167,6 +167,7 @@ pub(super) fn run(session: &mut Session, cursor: &mut Cursor<'_>) -> Result<Stat
         "PARTITIONS" => show_table::partitions(session, cursor),
         "ALTER" => super::alter::show(session, cursor),
         "TABLETS" => show_table::tablets(session, cursor),
+        "COLUMN" => super::statistics::show(session, cursor),
         "INDEX" | "INDEXES" | "KEYS" => show_table::indexes(session, cursor),
         "FRONTENDS" => {
             let (names, rows) = frontends(session);

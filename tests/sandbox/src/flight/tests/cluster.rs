@@ -151,3 +151,19 @@ async fn a_token_is_valid_on_the_fe_that_issued_it() {
         assert_eq!(refused(&mut other, "SHOW DATABASES").await.code(), Code::Unauthenticated, "{profile}");
     }
 }
+
+#[tokio::test]
+async fn a_service_that_is_switched_off_tells_no_port_and_listens_nowhere() {
+    let flight = FlightConfig { switched_off: true, ..FlightConfig::default() };
+    let s = builder().flight(flight).start().await.expect("sandbox");
+    for statement in ["SHOW FRONTENDS", "SHOW BACKENDS"] {
+        let outcomes = s.execute(statement).await.expect("shown");
+        let Some(crate::Outcome::Rows { batches, .. }) = outcomes.first() else { panic!("no rows") };
+        let column = batches[0].column_by_name("ArrowFlightSqlPort").expect("the column");
+        assert_eq!(column.as_string::<i32>().value(0), "-1", "{statement}");
+    }
+    for address in [s.frontend(0).addresses().fe_flight, s.backend(0).addresses().be_flight] {
+        assert!(tokio::net::TcpStream::connect(address).await.is_err(), "{address} is served");
+    }
+    s.backend(0).restart().await.expect("starts again");
+}

@@ -288,3 +288,17 @@ async fn inserts_between_begin_and_commit_are_one_load() {
     f.session = f.engine.open_session("root", "127.0.0.1", Protocol::Mysql);
     assert_eq!(f.engine.running_transactions(), 0, "a connection that ends takes its transaction along");
 }
+
+#[tokio::test]
+async fn statistics_of_columns_are_those_of_the_last_analyze() {
+    let mut f = Fixture::with_database().await;
+    f.run("CREATE TABLE c (k INT, s STRING, j JSON) DUPLICATE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 2").await;
+    f.run("INSERT INTO c VALUES (3, 'b', '1'), (-1, NULL, '1'), (3, 'a', '1')").await;
+    assert!(f.rows("SHOW COLUMN STATS c").await.is_empty(), "nothing was gathered");
+    f.run("ANALYZE TABLE c WITH SYNC; INSERT INTO c VALUES (9, 'z', '1')").await;
+    let shown = f.rows("SHOW COLUMN CACHED STATS c").await;
+    assert_eq!(shown.len(), 2, "{shown:?}");
+    assert!(shown[0].starts_with("k|c|3|2|0|0.0|0.0|-1|3|FULL|FUNDAMENTALS|MANUAL|0|"), "{shown:?}");
+    assert!(shown[1].starts_with("s|c|3|2|1|0.0|0.0|'a'|'b'|"), "{shown:?}");
+    assert_eq!(f.rows("SHOW COLUMN STATS c (s)").await.len(), 1);
+}
