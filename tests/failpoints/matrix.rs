@@ -29,14 +29,16 @@ pub enum Mode {
     Streaming,
     /// Several of them.
     Parallel,
+    /// Many of them, one after the other.
+    Batch,
     /// Objects in a store, and one INSERT per epoch.
     Tvf,
 }
 
 impl Mode {
-    pub const ALL: &[Mode] = &[Mode::Streaming, Mode::Parallel, Mode::Tvf];
+    pub const ALL: &[Mode] = &[Mode::Streaming, Mode::Parallel, Mode::Batch, Mode::Tvf];
     /// Those that send bodies of Stream Loads.
-    const LOADS: &[Mode] = &[Mode::Streaming, Mode::Parallel];
+    const LOADS: &[Mode] = &[Mode::Streaming, Mode::Parallel, Mode::Batch];
     const STAGED: &[Mode] = &[Mode::Tvf];
 
     /// Options of the sinks.
@@ -47,6 +49,14 @@ impl Mode {
             Mode::Parallel => {
                 &[("sink.buffer-size", "1kb"), ("sink.properties.compress_type", ""), ("sink.parallelism", "3")]
             }
+            // A few rows each, so that an epoch is several.
+            Mode::Batch => &[
+                ("sink.write-mode", "STREAM_LOAD_BATCH"),
+                ("sink.buffer-flush.max-rows", "5"),
+                ("sink.buffer-size", "1kb"),
+                ("sink.properties.compress_type", ""),
+                ("sink.parallelism", "2"),
+            ],
             Mode::Tvf => &[
                 ("sink.write-mode", "TVF"),
                 ("sink.parallelism", "2"),

@@ -78,7 +78,9 @@ pub async fn run(case: Case) -> Result<Seen> {
     if let Some(point) = case.row.after {
         faults.insert(0, (point.to_string(), "crash".to_string(), 1));
     }
-    let model = Model::new(case.row.point == "body-chunk" && case.phase == Phase::Changelog);
+    // A batch is cut into chunks as it is.
+    let long = case.row.point == "body-chunk" && case.phase == Phase::Changelog && case.mode != Mode::Batch;
+    let model = Model::new(long);
     let mut run = Run {
         case,
         server,

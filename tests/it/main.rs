@@ -5,6 +5,8 @@
 //! `DORIS_PASSWORD`) set, tests that need no fault run against that cluster instead; `DORIS_PROFILE` (`5.0-changelog` or
 //! `5.0-binlog`) tells which of the tests for both builds it serves. Tests wait for signals, never for time.
 
+mod batch;
+mod batch_cases;
 mod builder;
 mod changelog;
 mod changelog_cases;

@@ -167,10 +167,13 @@ async fn open_loads(job: &JobDescription, server: Option<&Server>) -> Result<Vec
     }
     if let (Some(server), Some(record)) = (server, job.current()) {
         let job_name = record.label_job();
-        for load in job.leftovers().iter().filter_map(|leftover| leftover.loads(&job_name)).flatten() {
-            let state = server.loads.label_state(&load).await?;
-            if matches!(state, LabelState::Prepare | LabelState::PreCommitted) {
-                open.push(OpenLoad { load, recorded: false, state: Some(state) });
+        for mut search in job.leftovers().iter().filter_map(|leftover| leftover.search(&job_name)) {
+            while let Some(load) = search.next_load() {
+                let state = server.loads.label_state(&load).await?;
+                search.answered(state);
+                if matches!(state, LabelState::Prepare | LabelState::PreCommitted) {
+                    open.push(OpenLoad { load, recorded: false, state: Some(state) });
+                }
             }
         }
     }

@@ -50,7 +50,7 @@ mod whitelist;
 
 pub use control::{RunControl, RunStatus};
 pub use coordinator::{Checkpoints, RunOptions, RunSetup, merge_partitions};
-pub use labels::LabelSeries;
+pub use labels::{LabelSeries, LoadSearch};
 pub use record::Checkpoint;
 pub use recovery::{CommitPermit, LoadKind};
 pub use staged::{StagePlace, Staged, StagedObject};

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::fingerprint::Fingerprint;
-use super::{Committable, Epoch, Generation, LabelSeries, SourcePosition};
+use super::{Committable, Epoch, Generation, LabelSeries, LoadSearch, SourcePosition};
 use crate::error::{Error, Result};
 
 /// The version that this crate writes.
@@ -37,9 +37,10 @@ pub struct Leftover {
 }
 
 impl Leftover {
-    /// The loads that it may have left behind; `job` is the job's name as labels carry it. `None` = not known.
-    pub fn loads(&self, job: &str) -> Option<Vec<Committable>> {
-        Some(self.labels.as_ref()?.loads_of(job, self.generation, self.epoch))
+    /// Looks for the loads that it may have left behind; `job` is the job's name as labels carry it. `None` = not known
+    /// how their labels are made.
+    pub fn search(&self, job: &str) -> Option<LoadSearch> {
+        Some(self.labels.as_ref()?.search(job, self.generation, self.epoch))
     }
 }
 
@@ -209,6 +210,7 @@ mod tests {
                 label: "l".into(),
                 txn_id: Some(4),
                 host: "be:8040".into(),
+                lane: 0,
                 staged: None,
             }],
             rows: Some(12),
@@ -219,6 +221,7 @@ mod tests {
                 db: "shop".into(),
                 table: "copy".into(),
                 writers: 1,
+                open_ended: false,
                 stage: None,
             }),
             note: None,

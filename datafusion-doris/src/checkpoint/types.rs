@@ -60,9 +60,16 @@ pub struct Committable {
     pub txn_id: Option<i64>,
     /// `host:port` that took the load.
     pub host: String,
+    /// Loads of one lane may hold changes of the same key: they are committed in their order.
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub lane: u32,
     /// Its rows lie in an object store, from where the commit takes them into the table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub staged: Option<Staged>,
+}
+
+fn is_first(lane: &u32) -> bool {
+    *lane == 0
 }
 
 impl Committable {

@@ -7,15 +7,17 @@ use reqwest::Url;
 use super::DorisClient;
 use super::http::authority;
 
-/// Bytes read of a log.
+/// Bytes read and shown of a log.
 const LIMIT: usize = 4096;
+/// Lines shown of a log.
+const SHOWN_LINES: usize = 10;
 /// Time for it: the reason is of use to a reader, the load is over without it.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 impl DorisClient {
-    /// The first refused row and its reason. Asked of the BE at `host` that took the load and of nobody else, without
-    /// credentials; `None` when it does not tell.
-    pub(super) async fn first_refused_row(&self, error_url: &str, host: &str) -> Option<String> {
+    /// The first refused rows and their reasons, a line each. Asked of the BE at `host` that took the load and of nobody
+    /// else, without credentials; `None` when it does not tell.
+    pub(super) async fn refused_rows(&self, error_url: &str, host: &str) -> Option<String> {
         let url = Url::parse(error_url).ok().filter(|url| authority(url) == host)?;
         let text = match tokio::time::timeout(PATIENCE, self.inner.http.get_start(url, LIMIT)).await {
             Ok(Ok(text)) => text,
@@ -25,6 +27,30 @@ impl DorisClient {
             }
             Err(_) => return None,
         };
-        text.lines().map(str::trim).find(|line| !line.is_empty()).map(str::to_string)
+        Some(first_lines(&text)).filter(|lines| !lines.is_empty())
+    }
+}
+
+fn first_lines(text: &str) -> String {
+    let mut end = text.len().min(LIMIT);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    let lines = text[..end].lines().map(str::trim).filter(|line| !line.is_empty());
+    lines.take(SHOWN_LINES).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_first_lines_are_shown() {
+        assert_eq!(first_lines(""), "");
+        assert_eq!(first_lines("Reason: a \n\nReason: b\r\n"), "Reason: a\nReason: b");
+        assert_eq!(first_lines(&"x\n".repeat(50)).lines().count(), SHOWN_LINES);
+        let wide = first_lines(&format!("a{}", "\u{e9}".repeat(5000)));
+        assert_eq!((wide.len(), wide.chars().count()), (LIMIT - 1, LIMIT / 2));
     }
 }

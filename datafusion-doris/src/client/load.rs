@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use ::http::HeaderMap;
+use ::http::header::{CONTENT_LENGTH, HeaderValue};
 use bytes::Bytes;
 use datafusion::common::runtime::SpawnedTask;
 use futures::future::BoxFuture;
@@ -37,6 +38,8 @@ pub struct StreamLoad {
     pub headers: StreamLoadHeaders,
     /// Chunks that may wait for the network; more make [`OpenLoad::send`] wait.
     pub buffer_count: usize,
+    /// Bytes of the whole body, when they are known; else it is sent in chunks.
+    pub length: Option<u64>,
 }
 
 /// The answer to a commit or abort.
@@ -259,8 +262,11 @@ impl DorisClient {
             let identity = Identity { table, label: load.label.clone(), kind: load.headers.kind() };
             let path = format!("/api/{}/{}/_stream_load", escape(&load.table.database), escape(&load.table.table));
             let operation = format!("load {} into {}", load.label, identity.table);
-            let headers = header_map(load.headers.iter())?;
+            let mut headers = header_map(load.headers.iter())?;
             let url = self.load_target(&path, &operation, &headers, &identity).await?;
+            if let Some(length) = load.length {
+                headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+            }
 
             let host = authority(&url);
             let (body, parts) = mpsc::channel(load.buffer_count.max(1));
@@ -269,7 +275,7 @@ impl DorisClient {
             let answer = SpawnedTask::spawn(async move {
                 let body = reqwest::Body::wrap_stream(body_stream(parts));
                 let answer = client.inner.http.put_stream(url, &operation, headers, body).await?;
-                client.with_first_refused_row(accepted(&of_answer, &answer), &answer.host).await
+                client.with_refused_rows(accepted(&of_answer, &answer), &answer.host).await
             });
             let timeout = load.headers.get("timeout").and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs);
             let answer_timeout = timeout.map_or(ANSWER_TIMEOUT, |timeout| timeout + self.options().read_timeout);
@@ -278,19 +284,24 @@ impl DorisClient {
         .boxed()
     }
 
-    /// Adds why the first row was refused, where the answer only tells where to read it (builds up to 2.1).
-    async fn with_first_refused_row(
+    /// Adds why the first rows of a refused load were refused. Of a load that was taken without them, the first reason,
+    /// where the answer only tells where to read it (builds up to 2.1).
+    async fn with_refused_rows(
         &self,
         mut answer: Result<StreamLoadResponse>,
         host: &str,
     ) -> Result<StreamLoadResponse> {
-        let (url, first) = match &mut answer {
-            Ok(response) if response.filtered_rows > 0 => (&response.error_url, &mut response.first_error),
-            Err(Error::StreamLoad { error_url, first_error, .. }) => (&*error_url, first_error),
-            _ => return answer,
-        };
-        if let (Some(url), None) = (url, &first) {
-            *first = self.first_refused_row(url, host).await;
+        match &mut answer {
+            Ok(StreamLoadResponse { filtered_rows: 1.., error_url: Some(url), first_error: first @ None, .. }) => {
+                let rows = self.refused_rows(url, host).await;
+                *first = rows.and_then(|rows| rows.lines().next().map(str::to_string));
+            }
+            Err(Error::StreamLoad { error_url: Some(url), first_error, .. }) => {
+                if let Some(rows) = self.refused_rows(url, host).await {
+                    *first_error = Some(rows);
+                }
+            }
+            _ => {}
         }
         answer
     }
@@ -394,6 +405,7 @@ fn accepted(load: &Identity, answer: &Answer) -> Result<StreamLoadResponse> {
                 LoadEvent::Refused(reason) => advised(said, reason),
                 _ => said,
             };
+            let message = message + &response.row_counts();
             let StreamLoadResponse { error_url, first_error, .. } = response;
             Err(Error::StreamLoad {
                 table: table.clone(),

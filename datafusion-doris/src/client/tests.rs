@@ -15,7 +15,7 @@ const BASIC: &str = "Basic YXBwX3J3OnBAc3M6L3clcmQjMQ==";
 
 fn load(table: &TableIdent) -> StreamLoad {
     let headers = headers(table, &SinkOptions::default());
-    StreamLoad { table: table.clone(), label: "l1".into(), headers, buffer_count: 2 }
+    StreamLoad { table: table.clone(), label: "l1".into(), headers, buffer_count: 2, length: None }
 }
 
 fn headers(table: &TableIdent, options: &SinkOptions) -> StreamLoadHeaders {

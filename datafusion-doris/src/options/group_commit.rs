@@ -117,7 +117,7 @@ impl SinkOptions {
     pub(crate) fn check_group_commit(&self) -> Result<()> {
         let reason = match (self.group_commit().is_on(), self.write_mode) {
             (false, _) => return Ok(()),
-            (true, WriteMode::StreamLoad) if self.two_phase_commit => {
+            (true, WriteMode::StreamLoad | WriteMode::StreamLoadBatch) if self.two_phase(true) => {
                 "group commit and two-phase commit exclude each other, set 'sink.enable-2pc' = 'false' or remove it"
             }
             (true, WriteMode::StreamLoad | WriteMode::StreamLoadBatch) => return Ok(()),
@@ -174,14 +174,17 @@ mod tests {
         let options =
             SinkOptions { properties: properties(&[("group_commit", "sync_mode")]), ..SinkOptions::default() };
         for (mode, two_phase, allowed) in [
-            (WriteMode::StreamLoad, true, false),
-            (WriteMode::StreamLoad, false, true),
-            // Batches are never committed in two phases.
-            (WriteMode::StreamLoadBatch, true, true),
-            (WriteMode::Tvf, false, false),
+            (WriteMode::StreamLoad, None, false),
+            (WriteMode::StreamLoad, Some(true), false),
+            (WriteMode::StreamLoad, Some(false), true),
+            // Batches are committed in two phases when that is asked for.
+            (WriteMode::StreamLoadBatch, None, true),
+            (WriteMode::StreamLoadBatch, Some(true), false),
+            (WriteMode::StreamLoadBatch, Some(false), true),
+            (WriteMode::Tvf, Some(false), false),
         ] {
             let options = SinkOptions { write_mode: mode, two_phase_commit: two_phase, ..options.clone() };
-            assert_eq!(options.check_group_commit().is_ok(), allowed, "{mode} {two_phase}");
+            assert_eq!(options.check_group_commit().is_ok(), allowed, "{mode} {two_phase:?}");
         }
         assert!(SinkOptions::default().check_group_commit().is_ok());
     }

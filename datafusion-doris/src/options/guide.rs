@@ -47,7 +47,13 @@ fn sink_options_are_checked_as_in_the_guide() {
     for (name, refused, taken) in [
         ("sink.enable-2pc", &["maybe"][..], &["FALSE"][..]),
         ("sink.enable-delete", &["1.5"], &["false"]),
-        ("sink.write-mode", &["COPY", "fast"], &["stream_load"]),
+        ("sink.write-mode", &["COPY", "fast"], &["stream_load", "Stream_Load_Batch"]),
+        ("sink.enable.batch-mode", &["yes"], &["true", "false"]),
+        // The connector refuses fewer than 10000 rows and 10 MB; here that is a warning.
+        ("sink.buffer-flush.max-rows", &["0", "-1"], &["1000", "10000"]),
+        ("sink.buffer-flush.max-bytes", &["0", "much"], &["1mb", "10mb"]),
+        ("sink.buffer-flush.interval", &["999ms"], &["1s", "1 min"]),
+        ("sink.flush.queue-size", &["0"], &["1"]),
         ("sink.max-retries", &["-1", "many"], &["0", "10"]),
         ("sink.buffer-size", &["-1", "big"], &["64kb"]),
         ("sink.buffer-count", &["1", "0"], &["2"]),

@@ -108,7 +108,7 @@ impl SinkOptions {
                 "separators and quotes are of csv, and in TVF mode rows are staged as json or parquet: remove them",
             ));
         }
-        if !self.two_phase_commit {
+        if !self.two_phase(false) {
             return Err(Error::config(
                 OptionKey::Enable2pc.as_ref(),
                 "has no meaning in TVF mode, where one statement makes all rows visible: remove it",

@@ -5,6 +5,7 @@
 mod change_format;
 mod connection;
 mod entries;
+mod flush;
 mod group_commit;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::expect_used)]
@@ -27,6 +28,7 @@ use std::collections::HashMap;
 
 pub use change_format::{ChangeFormat, DebeziumOptions, TimePrecision};
 pub use connection::ConnectionOptions;
+pub use flush::FlushOptions;
 pub use group_commit::GroupCommit;
 pub use host_map::HostMap;
 pub use insert_settings::InsertSettings;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::change_format::ChangeFormat;
 use super::entries::{Entries, parse_name};
+use super::flush::FlushOptions;
 use super::group_commit::{GroupCommit, check_properties};
 use super::key::OptionKey;
 use super::s3::S3Options;
@@ -104,8 +105,8 @@ pub struct SinkOptions {
     pub s3: Option<S3Options>,
     /// `sink.label-prefix`, default `datafusion_doris`.
     pub label_prefix: String,
-    /// `sink.enable-2pc`, default true.
-    pub two_phase_commit: bool,
+    /// `sink.enable-2pc`. `None`: see [`Self::two_phase`].
+    pub two_phase_commit: Option<bool>,
     /// `sink.enable-delete`, default true: send the delete sign to unique tables.
     pub enable_delete: bool,
     /// `sink.ignore.update-before`: false writes an update-before as a delete of its key. `None` = true, except where an
@@ -137,6 +138,8 @@ pub struct SinkOptions {
     /// `sink.parallelism`, default 1, at most [`MAX_PARALLELISM`]: loads at once of a statement or epoch. Each has buffers
     /// of its own.
     pub parallelism: u32,
+    /// When the batch mode sends what it has.
+    pub flush: FlushOptions,
 }
 
 impl Default for SinkOptions {
@@ -145,7 +148,7 @@ impl Default for SinkOptions {
             write_mode: WriteMode::StreamLoad,
             s3: None,
             label_prefix: "datafusion_doris".into(),
-            two_phase_commit: true,
+            two_phase_commit: None,
             enable_delete: true,
             ignore_update_before: None,
             change_kind_column: None,
@@ -159,6 +162,7 @@ impl Default for SinkOptions {
             buffer_bytes: 1 << 20,
             buffer_count: 3,
             parallelism: 1,
+            flush: FlushOptions::default(),
         }
     }
 }
@@ -176,9 +180,30 @@ impl SinkOptions {
         self
     }
 
+    /// Sets [`Self::write_mode`].
+    pub fn with_write_mode(mut self, mode: WriteMode) -> Self {
+        self.write_mode = mode;
+        self
+    }
+
+    /// Sets [`Self::flush`].
+    pub fn with_flush(mut self, flush: FlushOptions) -> Self {
+        self.flush = flush;
+        self
+    }
+
+    /// Whether loads are committed together, at the end of their statement or epoch: as told, else yes, but in batch mode
+    /// only in a job that keeps `checkpoints`, and without group commit. There loads are visible as they land otherwise.
+    pub fn two_phase(&self, checkpoints: bool) -> bool {
+        self.two_phase_commit.unwrap_or(match self.write_mode {
+            WriteMode::StreamLoadBatch => checkpoints && !self.group_commit().is_on(),
+            WriteMode::StreamLoad | WriteMode::Tvf => true,
+        })
+    }
+
     /// Sets [`Self::two_phase_commit`].
     pub fn with_two_phase_commit(mut self, enabled: bool) -> Self {
-        self.two_phase_commit = enabled;
+        self.two_phase_commit = Some(enabled);
         self
     }
 
@@ -291,7 +316,7 @@ impl SinkOptions {
         let mut sink = Self {
             write_mode: WriteMode::from_entries(entries)?,
             label_prefix: entries.parse(OptionKey::LabelPrefix, parse_name)?.unwrap_or(defaults.label_prefix),
-            two_phase_commit: entries.parse(OptionKey::Enable2pc, parse_bool)?.unwrap_or(defaults.two_phase_commit),
+            two_phase_commit: entries.parse(OptionKey::Enable2pc, parse_bool)?,
             enable_delete: entries.parse(OptionKey::EnableDelete, parse_bool)?.unwrap_or(defaults.enable_delete),
             ignore_update_before: entries.parse(OptionKey::IgnoreUpdateBefore, parse_bool)?,
             change_kind_column: entries.parse(OptionKey::ChangeKindColumnSink, parse_name)?,
@@ -303,6 +328,7 @@ impl SinkOptions {
             buffer_bytes: entries.parse(OptionKey::BufferSize, parse_buffer_size)?.unwrap_or(defaults.buffer_bytes),
             buffer_count: entries.parse(OptionKey::BufferCount, parse_buffer_count)?.unwrap_or(defaults.buffer_count),
             parallelism: entries.parse(OptionKey::SinkParallelism, parse_parallelism)?.unwrap_or(defaults.parallelism),
+            flush: FlushOptions::from_entries(entries)?,
             ..defaults
         };
         sink.s3 = S3Options::from_entries(entries, sink.write_mode == WriteMode::Tvf)?;

@@ -30,7 +30,7 @@ fn defaults_are_those_of_the_option_table() {
     assert_eq!(options.read.poll_interval, Duration::from_secs(10));
     assert_eq!(options.read.change_kind_column, "__change_kind");
     assert_eq!(options.sink.label_prefix, "datafusion_doris");
-    assert!(options.sink.two_phase_commit && options.sink.enable_delete && options.sink.ignore_update_before.is_none());
+    assert!(options.sink.two_phase(false) && options.sink.enable_delete && options.sink.ignore_update_before.is_none());
     assert_eq!(options.sink.compression_of(SinkFormat::Csv), Compression::Gz);
     assert_eq!(options.sink.compression_of(SinkFormat::Json), Compression::Gz);
     assert_eq!(options.sink.compression_of(SinkFormat::Arrow), Compression::None);
@@ -95,13 +95,44 @@ fn values_reach_their_fields() {
 }
 
 #[test]
-fn options_that_would_change_results_and_are_not_built_yet_are_refused_by_name() {
-    for (key, value) in [
-        ("doris.enable.tls", "true"),
-        ("sink.enable.batch-mode", "true"),
-        ("sink.ignore.commit-error", "true"),
-        ("table.properties.replication_num", "1"),
+fn write_modes_and_their_limits_are_read_as_the_connector_reads_them() {
+    for (entries, mode) in [
+        (vec![], WriteMode::StreamLoad),
+        (vec![("sink.write-mode", "stream_load_batch")], WriteMode::StreamLoadBatch),
+        (vec![("sink.enable.batch-mode", "true")], WriteMode::StreamLoadBatch),
+        (vec![("sink.enable.batch-mode", "TRUE"), ("sink.write-mode", "TVF")], WriteMode::StreamLoadBatch),
+        (vec![("sink.enable.batch-mode", "false")], WriteMode::StreamLoad),
     ] {
+        let options = parse(&entries).unwrap().sink;
+        assert_eq!((options.write_mode, options.flush), (mode, FlushOptions::default()), "{entries:?}");
+        let batch = mode == WriteMode::StreamLoadBatch;
+        assert_eq!((options.two_phase(false), options.two_phase(true)), (!batch, true), "{entries:?}");
+        for told in [true, false] {
+            let told_options = options.clone().with_two_phase_commit(told);
+            assert_eq!((told_options.two_phase(false), told_options.two_phase(true)), (told, told), "{entries:?}");
+        }
+    }
+    let entries = [
+        ("sink.buffer-flush.max-rows", "10000"),
+        ("sink.buffer-flush.max-bytes", "10MB"),
+        ("sink.buffer-flush.interval", "1 s"),
+        ("sink.flush.queue-size", "1"),
+    ];
+    let limits =
+        FlushOptions { max_rows: 10_000, max_bytes: 10 << 20, interval: Duration::from_secs(1), queue_size: 1 };
+    assert_eq!(parse(&entries).unwrap().sink.flush, limits);
+    for (key, value) in
+        [("sink.buffer-flush.max-rows", "0"), ("sink.buffer-flush.interval", "0s"), ("sink.flush.queue-size", "-1")]
+    {
+        assert!(reason(&[(key, value)]).contains(&format!("'{key}'")), "{key}");
+    }
+}
+
+#[test]
+fn options_that_would_change_results_and_are_not_built_yet_are_refused_by_name() {
+    for (key, value) in
+        [("doris.enable.tls", "true"), ("sink.ignore.commit-error", "true"), ("table.properties.replication_num", "1")]
+    {
         let text = reason(&[(key, value)]);
         assert!(text.contains(&format!("'{key}'")) && text.contains("not supported yet"), "{text}");
     }

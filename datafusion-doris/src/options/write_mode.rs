@@ -6,7 +6,7 @@ use std::str::FromStr;
 use super::entries::Entries;
 use super::key::OptionKey;
 use super::value::{Parsed, parse_bool};
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// `sink.write-mode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -25,17 +25,11 @@ impl WriteMode {
     /// connector.
     ///
     /// # Errors
-    /// [`Error::Config`] for a mode that is not known, or not supported yet.
+    /// [`crate::Error::Config`] for a mode that is not known.
     pub(super) fn from_entries(entries: &mut Entries) -> Result<Self> {
         let mode = entries.parse(OptionKey::WriteMode, str::parse)?.unwrap_or_default();
         let batch = entries.parse(OptionKey::EnableBatchMode, parse_bool)?.unwrap_or(false);
-        match if batch { Self::StreamLoadBatch } else { mode } {
-            mode @ (Self::StreamLoad | Self::Tvf) => Ok(mode),
-            mode => {
-                let option = if batch { OptionKey::EnableBatchMode } else { OptionKey::WriteMode };
-                Err(Error::config(option.as_ref(), format!("{mode} is not supported yet, use STREAM_LOAD")))
-            }
-        }
+        Ok(if batch { Self::StreamLoadBatch } else { mode })
     }
 }
 

@@ -236,6 +236,15 @@ pub struct StreamLoadResponse {
 }
 
 impl StreamLoadResponse {
+    /// How many rows there were, behind the reason of a refusal; empty when there were none.
+    pub(crate) fn row_counts(&self) -> String {
+        let Self { total_rows, loaded_rows, filtered_rows, .. } = self;
+        match total_rows {
+            0 => String::new(),
+            _ => format!(" (rows: {total_rows} in all, {loaded_rows} loaded, {filtered_rows} filtered)"),
+        }
+    }
+
     /// Reads the answer of a BE, tolerant of unknown and repeated keys; also an FE's own refusal
     /// (`{"status":"FAILED","msg":…}`), then with [`Self::label`] empty.
     ///

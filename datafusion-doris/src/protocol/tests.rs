@@ -16,7 +16,7 @@ fn headers(options: &SinkOptions, format: SinkFormat, delete_sign: bool) -> crat
         format,
         delete_sign,
         label: "L1",
-        two_phase_commit: options.two_phase_commit,
+        two_phase_commit: options.two_phase(false),
     })
 }
 

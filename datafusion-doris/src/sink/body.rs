@@ -20,17 +20,30 @@ pub(super) struct Body {
     raw: Vec<u8>,
     compressor: Compressor,
     rows: u64,
+    bytes: usize,
 }
 
 impl Body {
     pub(super) fn new(target: &Arc<LoadTarget>) -> Result<Self> {
         let compressor = Compressor::new(target.body_compression()).map_err(compression_failed)?;
-        Ok(Self { target: Arc::clone(target), encoder: target.encoder(), raw: Vec::new(), compressor, rows: 0 })
+        Ok(Self {
+            target: Arc::clone(target),
+            encoder: target.encoder(),
+            raw: Vec::new(),
+            compressor,
+            rows: 0,
+            bytes: 0,
+        })
     }
 
     /// Rows so far, without those that are not sent.
     pub(super) fn rows(&self) -> u64 {
         self.rows
+    }
+
+    /// Bytes so far, before compression.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Takes `len` rows of `batch` from `start` on.
@@ -41,6 +54,7 @@ impl Body {
         let slice = batch.slice(start, len);
         let rows = self.encoder.encode(&slice, &mut self.raw).map_err(|error| at_batch_row(error, start))?;
         self.rows += rows;
+        self.bytes += self.raw.len();
         self.target.metrics.rows.add(usize::try_from(rows).unwrap_or(usize::MAX));
         self.compressor.write(&mut self.raw).map_err(compression_failed)
     }

@@ -1,5 +1,6 @@
 //! Commit, abort, and finding out what became of an operation whose answer was lost.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,11 +55,24 @@ impl Committer {
         self.commit_each(rest).await
     }
 
+    /// Commits the loads of one writer one after the other: a later one may hold a later change of the same key, and the
+    /// order of the commits tells which counts. Those of different writers have no key in common.
     async fn commit_each(&self, loads: &[Committable]) -> Result<()> {
-        let commits: Vec<_> = loads.iter().map(|load| self.commit(load)).collect();
+        let mut lanes: BTreeMap<u32, Vec<&Committable>> = BTreeMap::new();
+        for load in loads {
+            lanes.entry(load.lane).or_default().push(load);
+        }
+        let commits: Vec<_> = lanes.into_values().map(|lane| self.commit_lane(lane)).collect();
         // Each is tried: a part of a statement is of no use.
         let outcomes: Vec<Result<()>> = stream::iter(commits).buffered(AT_ONCE).collect().await;
         outcomes.into_iter().collect()
+    }
+
+    async fn commit_lane(&self, loads: Vec<&Committable>) -> Result<()> {
+        for load in loads {
+            self.commit(load).await?;
+        }
+        Ok(())
     }
 
     /// Ends the loads of a statement that was dropped, perhaps while they were committed: if the first is visible, the
@@ -265,18 +279,18 @@ impl Committer {
     }
 
     /// Makes sure that a label with a fixed meaning is free, before rows are sent under it: an earlier process may
-    /// have left a load behind.
+    /// have left a load behind. False when the server does not know the label at all.
     ///
     /// # Errors
     /// [`Error::Checkpoint`] when the label was committed already; [`Error::Transaction`] when it is not freed.
-    pub(super) async fn clear_leftover(&self, load: &Committable) -> Result<()> {
+    pub(super) async fn clear_leftover(&self, load: &Committable) -> Result<bool> {
         let deadline = Instant::now() + self.patience;
         let mut backoff = Backoff::new();
         loop {
             let state = self.client.label_state(&load.db, &load.label).await?;
             match after_unknown_outcome(PendingOperation::Leftover, state) {
-                NextStep::Resend | NextStep::Done => return Ok(()),
-                NextStep::AbortAgain => return self.abort(load).await,
+                NextStep::Resend | NextStep::Done => return Ok(state != LabelState::Unknown),
+                NextStep::AbortAgain => return self.abort(load).await.map(|()| true),
                 NextStep::Wait if Instant::now() < deadline => {
                     tracing::debug!(label = %load.label, "an earlier load under this label is still running");
                     tokio::time::sleep(backoff.next_pause()).await;

@@ -30,7 +30,7 @@ use crate::checkpoint::{
     Checkpoints, EpochSink, EpochSource, RunControl, RunOptions, RunSetup, SourceFinder, check_stateless, coordinator,
     merge_partitions, store,
 };
-use crate::options::JobOptions;
+use crate::options::{JobOptions, WriteMode};
 use crate::scan::scan_text;
 
 /// Writes every partition of its input to a [`DorisSink`] and gives one row, `count: UInt64`, not null.
@@ -93,11 +93,15 @@ impl DorisSinkExec {
 
     /// What a reader of the plan may rely on.
     fn guarantee(&self) -> &'static str {
-        if self.sink.target.options.group_commit().is_on() {
+        let unbounded = self.input.boundedness().is_unbounded();
+        let options = &self.sink.target.options;
+        if options.group_commit().is_on() {
             return "at-least-once (group commit: a lost answer cannot be resolved)";
         }
-        match (self.input.boundedness().is_unbounded(), self.sink.target.options.two_phase_commit) {
-            (false, _) if self.sink.loads() == 1 => "all-or-nothing",
+        let batches = options.write_mode == WriteMode::StreamLoadBatch;
+        match (unbounded, options.two_phase(unbounded && self.checkpoints)) {
+            (false, _) if self.sink.loads() == 1 && !batches => "all-or-nothing",
+            (_, false) if batches => "at-least-once (each batch is visible as it lands)",
             (false, true) => "all-or-nothing (several commits, one after the other)",
             (false, false) => "all-or-nothing per load (no two-phase commit)",
             (true, true) if self.checkpoints => "exactly-once",

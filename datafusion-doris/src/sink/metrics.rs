@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use datafusion::physical_plan::metrics::{
-    Count, CustomMetricValue, ExecutionPlanMetricsSet, MetricBuilder, MetricValue, Time,
+    Count, CustomMetricValue, ExecutionPlanMetricsSet, Gauge, MetricBuilder, MetricValue, Time,
 };
 use parking_lot::Mutex;
 
@@ -125,6 +125,8 @@ pub(super) struct SinkMetrics {
     pub(super) rows: Count,
     pub(super) bytes: Count,
     pub(super) loads: Count,
+    /// Bytes in buffers of the batch mode.
+    pub(super) buffered: Gauge,
     pub(super) commit_time: Time,
     table: String,
     counters: Vec<(Id, Count)>,
@@ -146,6 +148,7 @@ impl SinkMetrics {
             rows: MetricBuilder::new(&set).global_counter("rows_sent"),
             bytes: MetricBuilder::new(&set).global_counter("bytes_sent"),
             loads: MetricBuilder::new(&set).global_counter("loads"),
+            buffered: MetricBuilder::new(&set).gauge("buffered_bytes", 0),
             commit_time: MetricBuilder::new(&set).subset_time("commit_time", 0),
             table: table.to_string(),
             counters: [

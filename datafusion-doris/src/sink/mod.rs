@@ -7,11 +7,13 @@
 //! ```
 //!
 //! One statement (or one epoch of a continuous one) is one load under one label, so its rows become visible together
-//! or not at all. With `sink.parallelism` it is several loads, see `parallel`: rows of one key are in the same one,
-//! none is committed before all are pre-committed, and each is committed by itself.
+//! or not at all. In batch mode (`batch`) it is a series of loads. With `sink.parallelism` several are open at once, see
+//! `parallel`: rows of one key are in the same one. None is committed before all are pre-committed, and each is committed
+//! by itself.
 //!
 //! In TVF mode rows take another way, see `tvf`: into an object store, and from there by one statement into the table.
 
+mod batch;
 mod body;
 mod committer;
 mod compress;
@@ -77,7 +79,7 @@ const INSERT_PATIENCE: Duration = Duration::from_secs(14_400);
 /// A Doris table as a target of rows.
 ///
 /// # Delivery
-/// With two-phase commit (the default) the rows of a statement become visible together, after all of them were
+/// With two-phase commit (the default, but in batch mode only for jobs that keep checkpoints) the rows of a statement become visible together, after all of them were
 /// received; an error, or dropping the statement before its commit, makes none of them visible. Without it
 /// (`'sink.enable-2pc' = 'false'`) the rows of a load are visible as soon as the server has taken the end of its body,
 /// whether or not somebody still waits for the answer. A lost answer is resolved by the state of the load's label, never
@@ -94,6 +96,10 @@ const INSERT_PATIENCE: Duration = Duration::from_secs(14_400);
 /// pre-committed, but each commit makes its own rows visible. If the server gives a load up between two of them, the
 /// error names the loads that are visible and those that are not; an epoch that is recorded in a checkpoint is finished
 /// by the next start instead. Without two-phase commit each load is visible by itself, and an error names those that are.
+///
+/// In batch mode ([`WriteMode::StreamLoadBatch`]) each writer sends a series of loads, one after the other, and their
+/// commits keep that order. Without two-phase commit a batch is visible as it lands: a statement that fails leaves those
+/// that landed, at least once.
 ///
 /// # Cancellation
 /// Dropping the future of a statement cuts the open loads, which the server answers with an abort. From the end of the
@@ -261,6 +267,7 @@ impl DorisSink {
             db: self.table().database.clone(),
             table: self.table().table.clone(),
             writers: self.loads(),
+            open_ended: self.target.options.write_mode == WriteMode::StreamLoadBatch,
             stage: self.stage().map(|stage| stage.stage_place()),
         }
     }
@@ -269,6 +276,7 @@ impl DorisSink {
         &self,
         (job, generation, epoch): (&str, Generation, Epoch),
         kind: Labels,
+        two_phase: bool,
         data: SendableRecordBatchStream,
     ) -> Result<Vec<Loaded>> {
         let mut series = self.series();
@@ -278,7 +286,7 @@ impl DorisSink {
             return tvf::write(&LoadRun::new(&self.target, labels, true), stage, &self.routing, data).await;
         }
         let labels = LabelSet { series, job: job.to_string(), generation, epoch, kind };
-        let run = LoadRun::new(&self.target, labels, self.target.options.two_phase_commit);
+        let run = LoadRun::new(&self.target, labels, two_phase);
         parallel::write(&run, &self.routing, data).await
     }
 
@@ -349,9 +357,15 @@ impl EpochSink for DorisSink {
         _: &Arc<TaskContext>,
     ) -> Result<WriteOutcome> {
         let job = self.job.lock().clone();
-        let labels = match &job {
-            Some((job, generation)) => (job.as_str(), *generation, epoch),
-            None => (self.instance.as_str(), Generation(self.runs.load(Ordering::Relaxed)), epoch),
+        let two_phase = self.target.options.two_phase(job.is_some());
+        // Batches that are visible as they land are not looked for again, and may be there from an earlier attempt: its
+        // labels are not used a second time, and the rows are written at least once.
+        let landed = job.is_some() && !two_phase && self.target.options.write_mode == WriteMode::StreamLoadBatch;
+        let (job, attempt) = if landed { (None, Some(unique())) } else { (job, None) };
+        let labels = match (&job, &attempt) {
+            (Some((job, generation)), _) => (job.as_str(), *generation, epoch),
+            (None, Some(attempt)) => (attempt.as_str(), Generation(0), epoch),
+            (None, None) => (self.instance.as_str(), Generation(self.runs.load(Ordering::Relaxed)), epoch),
         };
         let before = self.begun.lock().replace(epoch);
         let kind = match &job {
@@ -360,13 +374,13 @@ impl EpochSink for DorisSink {
             Some(_) if before == Some(epoch) => Labels::Repeated,
             Some(_) => Labels::Repeatable,
         };
-        let loads = self.load(labels, kind, data).await?;
+        let loads = self.load(labels, kind, two_phase, data).await?;
         if loads.is_empty() {
             *self.begun.lock() = None;
         }
         let rows = loads.iter().map(|load| load.rows).sum();
-        let committables: Vec<Committable> = loads.into_iter().map(Loaded::take).collect();
-        if self.target.options.two_phase_commit {
+        let committables: Vec<Committable> = loads.into_iter().map(|load| load.load).collect();
+        if two_phase {
             return Ok(WriteOutcome { rows, committables });
         }
         self.visible(&committables).await;
@@ -401,13 +415,14 @@ impl EpochSink for DorisSink {
     }
 
     fn loads_of(&self, job: &str, generation: Generation, epoch: Epoch) -> Vec<Committable> {
-        let writers = u32::from(self.target.options.two_phase_commit);
-        LabelSeries { writers, ..self.series() }.loads_of(job, generation, epoch)
+        let writers = u32::from(self.target.options.two_phase(true));
+        let mut search = LabelSeries { writers, open_ended: false, ..self.series() }.search(job, generation, epoch);
+        std::iter::from_fn(|| search.next_load()).collect()
     }
 
     fn labels(&self) -> Option<LabelSeries> {
         // Without two phases loads are visible with their end: there is nothing to take back.
-        let writers = if self.target.options.two_phase_commit { self.loads() } else { 0 };
+        let writers = if self.target.options.two_phase(true) { self.loads() } else { 0 };
         Some(LabelSeries { writers, ..self.series() })
     }
 
@@ -446,14 +461,21 @@ impl DisplayAs for DorisSink {
     fn fmt_as(&self, display: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let options = &self.target.options;
         let mut facts = vec![("table", self.table().to_string())];
-        if let Some(stage) = self.stage() {
+        if options.write_mode != WriteMode::StreamLoad {
             facts.push(("write_mode", options.write_mode.to_string()));
+        }
+        if let Some(stage) = self.stage() {
             facts.push(("stage", format!("s3://{}/{}", stage.place.bucket, stage.place.prefix)));
         }
         facts.push(("format", self.target.format.header().to_string()));
         facts.push(("label_prefix", options.label_prefix.clone()));
         if self.stage().is_none() {
-            facts.push(("two_phase_commit", options.two_phase_commit.to_string()));
+            let two_phase = match (options.two_phase(false), options.two_phase(true)) {
+                (false, true) => "with checkpoints",
+                (true, _) => "true",
+                (false, false) => "false",
+            };
+            facts.push(("two_phase_commit", two_phase.to_string()));
         }
         let group = Some(options.group_commit()).filter(|mode| mode.is_on());
         facts.extend(group.map(|mode| ("group_commit", mode.to_string())));

@@ -18,13 +18,13 @@ use datafusion::common::runtime::JoinSet;
 use datafusion::error::DataFusionError;
 use datafusion::physical_plan::SendableRecordBatchStream;
 use futures::StreamExt;
-use futures::future::{join_all, try_join_all};
+use futures::future::try_join_all;
 use tokio::sync::mpsc;
 
 use super::partition::{Part, Partitioner, Routing};
 use super::row_writer::RowWriter;
 use super::run::LoadRun;
-use super::target::{InTask, Loaded};
+use super::target::{InTask, Loaded, SettleOnDrop};
 use crate::error::{Error, Result};
 
 /// Parts that wait for a writer.
@@ -173,22 +173,26 @@ async fn give_up(run: &LoadRun, error: Error) -> Error {
         let visible: Vec<&str> = loads.iter().map(|load| load.load.label.as_str()).collect();
         return if visible.is_empty() { error } else { partly_visible(&error, &visible) };
     }
-    let aborts = loads.into_iter().map(|load| async move {
-        if let Err(error) = target.committer.abort(&load.load).await {
-            tracing::warn!(label = %load.load.label, %error, "a load of a failed statement was not aborted");
-            // Its guard tries again.
-            return;
-        }
-        load.take();
-    });
-    join_all(aborts).await;
+    // Dropped meanwhile, it tries again.
+    let loads = SettleOnDrop::new(target, loads.into_iter().map(|load| load.load).collect());
+    match target.committer.abort_all(loads.loads()).await {
+        Ok(_) => loads.release(),
+        Err(error) => tracing::warn!(%error, "not all loads of a failed statement were aborted"),
+    }
     error
 }
 
+/// Labels that an error names of many.
+const NAMED: usize = 8;
+
 fn partly_visible(error: &Error, visible: &[&str]) -> Error {
+    let more = match visible.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
     Error::Transaction {
         operation: "load".into(),
-        label: visible.join(", "),
+        label: visible.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ") + &more,
         txn_id: None,
         reason: format!(
             "{error}; without two-phase commit the rows of these labels are in the table already: take them back, or write \

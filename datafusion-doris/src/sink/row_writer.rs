@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use arrow::record_batch::RecordBatch;
 
+use super::batch::BatchWriter;
 use super::run::LoadRun;
 use super::tvf::StageWriter;
 use super::writer::LoadWriter;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::options::WriteMode;
 
 /// Writes the rows of one of the writers of a statement or epoch, in their order.
@@ -20,6 +21,7 @@ use crate::options::WriteMode;
 /// ([`super::target::InTask`]) and aborted.
 pub(super) enum RowWriter {
     Stream(Box<LoadWriter>),
+    Batch(Box<BatchWriter>),
     Staged(Box<StageWriter>),
 }
 
@@ -28,8 +30,8 @@ impl RowWriter {
     pub(super) fn new(run: &Arc<LoadRun>, writer: u32) -> Result<Self> {
         match run.target.options.write_mode {
             WriteMode::StreamLoad => Ok(Self::Stream(Box::new(LoadWriter::new(run, writer)?))),
+            WriteMode::StreamLoadBatch => Ok(Self::Batch(Box::new(BatchWriter::new(run, writer)))),
             WriteMode::Tvf => Ok(Self::Staged(Box::new(StageWriter::new(run)?))),
-            mode => Err(Error::config("sink.write-mode", format!("{mode} is not supported yet, use STREAM_LOAD"))),
         }
     }
 
@@ -41,6 +43,7 @@ impl RowWriter {
         match self {
             Self::Stream(writer) => writer.write(batch).await,
             Self::Staged(writer) => writer.write(batch).await,
+            Self::Batch(writer) => writer.write(batch).await,
         }
     }
 
@@ -51,6 +54,7 @@ impl RowWriter {
     pub(super) async fn background(&mut self) -> Result<()> {
         match self {
             Self::Stream(_) | Self::Staged(_) => std::future::pending().await,
+            Self::Batch(writer) => writer.background().await,
         }
     }
 
@@ -62,6 +66,7 @@ impl RowWriter {
         match self {
             Self::Stream(writer) => writer.finish().await,
             Self::Staged(writer) => writer.finish().await,
+            Self::Batch(writer) => writer.finish().await,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::target::{LoadTarget, Loaded, TaskCount};
+use super::target::{LoadTarget, Loaded, SettleOnDrop, TaskCount};
 use super::tvf::Attempt;
 use crate::checkpoint::{Epoch, Generation, LabelSeries};
 
@@ -37,7 +37,7 @@ impl LabelSet {
     }
 }
 
-/// The loads of one statement or epoch.
+/// The loads of one statement or epoch. Those that have ended well and are not taken are aborted when it is dropped.
 #[derive(Debug)]
 pub(super) struct LoadRun {
     pub(super) target: Arc<LoadTarget>,
@@ -55,7 +55,7 @@ impl LoadRun {
     pub(super) fn new(target: &Arc<LoadTarget>, labels: LabelSet, two_phase: bool) -> Arc<Self> {
         let (tasks, ended) = (TaskCount::default(), Mutex::default());
         let stage = target.committer.stage.as_ref();
-        let attempt = stage.map(|stage| Arc::new(Attempt::new(stage, target.load(labels.label(0)))));
+        let attempt = stage.map(|stage| Arc::new(Attempt::new(stage, target.load(labels.label(0), 0))));
         Arc::new(Self { target: Arc::clone(target), labels, two_phase, tasks, ended, attempt })
     }
 
@@ -67,5 +67,14 @@ impl LoadRun {
     /// The loads that have ended well, which are the caller's from now on.
     pub(super) fn take_ended(&self) -> Vec<Loaded> {
         std::mem::take(&mut *self.ended.lock())
+    }
+}
+
+impl Drop for LoadRun {
+    fn drop(&mut self) {
+        let loads = self.take_ended();
+        if self.two_phase {
+            drop(SettleOnDrop::new(&self.target, loads.into_iter().map(|load| load.load).collect()));
+        }
     }
 }

@@ -4,7 +4,7 @@ use datafusion::physical_plan::SendableRecordBatchStream;
 
 use super::DorisSink;
 use super::run::Labels;
-use super::target::{Loaded, SettleOnDrop};
+use super::target::SettleOnDrop;
 use crate::checkpoint::chain::unique;
 use crate::checkpoint::{AbortOutcome, Committable, Epoch, Generation};
 use crate::error::{Error, Result, Retry};
@@ -42,16 +42,17 @@ impl DorisSink {
     /// See [`DorisSink`].
     pub async fn write(&self, data: SendableRecordBatchStream) -> Result<WriteReport> {
         // Each call is a statement of its own.
-        let loads = self.load((&unique(), Generation(0), Epoch::FIRST), Labels::New, data).await?;
+        let two_phase = self.target.options.two_phase(false);
+        let loads = self.load((&unique(), Generation(0), Epoch::FIRST), Labels::New, two_phase, data).await?;
         let rows = loads.iter().map(|load| load.rows).sum();
         let labels = loads.iter().map(|load| load.load.label.clone()).collect();
         let report = WriteReport { rows, labels };
-        if !self.target.options.two_phase_commit {
-            let loads: Vec<Committable> = loads.into_iter().map(Loaded::take).collect();
+        if !two_phase {
+            let loads: Vec<Committable> = loads.into_iter().map(|load| load.load).collect();
             self.visible(&loads).await;
             return Ok(report);
         }
-        let loads = SettleOnDrop::new(&self.target, loads.into_iter().map(Loaded::take).collect());
+        let loads = SettleOnDrop::new(&self.target, loads.into_iter().map(|load| load.load).collect());
         let (committables, committer) = (loads.loads(), &self.target.committer);
         let committed = {
             let _timer = self.target.metrics.commit_time.timer();

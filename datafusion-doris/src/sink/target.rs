@@ -65,20 +65,26 @@ impl TaskCount {
 }
 
 /// Counts a task for as long as it lives.
-pub(super) struct InTask(Arc<LoadRun>);
+pub(super) struct InTask {
+    run: Option<Arc<LoadRun>>,
+    target: Arc<LoadTarget>,
+}
 
 impl InTask {
     pub(super) fn new(run: &Arc<LoadRun>) -> Self {
         run.target.tasks.add();
         run.tasks.add();
-        Self(Arc::clone(run))
+        Self { run: Some(Arc::clone(run)), target: Arc::clone(&run.target) }
     }
 }
 
 impl Drop for InTask {
     fn drop(&mut self) {
-        self.0.tasks.remove();
-        self.0.target.tasks.remove();
+        // The last owner of the run hands its loads to the client's clean-up: before the task is counted as gone.
+        if let Some(run) = self.run.take() {
+            run.tasks.remove();
+        }
+        self.target.tasks.remove();
     }
 }
 
@@ -102,10 +108,10 @@ impl LoadTarget {
         }
     }
 
-    /// A load of which only the label is known.
-    pub(super) fn load(&self, label: String) -> Committable {
+    /// A load of which only the label is known, and the writer.
+    pub(super) fn load(&self, label: String, lane: u32) -> Committable {
         let TableIdent { database, table } = self.table.clone();
-        Committable { db: database, table, label, txn_id: None, host: String::new(), staged: None }
+        Committable { db: database, table, label, txn_id: None, host: String::new(), lane, staged: None }
     }
 }
 
@@ -149,29 +155,15 @@ impl Drop for AbortOnDrop {
     }
 }
 
-/// A load that has ended well: pre-committed, or visible without two-phase commit. Dropping it aborts it.
+/// A load that has ended well: pre-committed, or visible without two-phase commit.
 #[derive(Debug)]
 pub(super) struct Loaded {
     /// Rows that are in the load, as far as the server tells.
     pub(super) rows: u64,
     pub(super) load: Committable,
-    guard: AbortOnDrop,
 }
 
-impl Loaded {
-    pub(super) fn new(run: &LoadRun, rows: u64, load: Committable) -> Self {
-        let guard = AbortOnDrop::new(run, load.clone());
-        Self { rows, load, guard }
-    }
-
-    /// The load, which the caller commits or aborts.
-    pub(super) fn take(self) -> Committable {
-        self.guard.release();
-        self.load
-    }
-}
-
-/// Loads that are being committed. When their statement is dropped meanwhile, they end as one as far as possible.
+/// Loads that wait for their commit, or are being committed. When their statement is dropped meanwhile, they end as one as far as possible.
 #[derive(Debug)]
 pub(super) struct SettleOnDrop {
     target: Arc<LoadTarget>,

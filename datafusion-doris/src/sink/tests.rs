@@ -165,6 +165,7 @@ async fn commit_of_an_unknown_transaction_ends_after_the_retries() {
         label: "l9".into(),
         txn_id: Some(900),
         host: String::new(),
+        lane: 0,
         staged: None,
     };
     let error = EpochSink::commit(&sink, &[load], &CommitPermit::for_test()).await.unwrap_err();

@@ -17,14 +17,17 @@ use crate::protocol::{LoadKind, LoadRequest, NextStep, PendingOperation, StreamL
 
 /// Sends one load. It is opened with the first chunk.
 ///
-/// The first chunks are kept until there are more than may wait for the network. While they are all there is, a load
-/// that the server refused for a passing reason, or whose BE died, is sent again under the same label.
+/// The chunks of a whole body are kept until the load has ended. Of a body that is sent while it is made, the first ones
+/// are kept, until there are more than may wait for the network. While those that are kept are all there is, a load that
+/// the server refused for a passing reason, or whose BE died, is sent again under the same label.
 pub(super) struct Upload {
     run: Arc<LoadRun>,
     headers: StreamLoadHeaders,
     open: Option<OpenLoad>,
     /// All chunks so far; `None` = some are gone.
     replay: Option<Vec<Bytes>>,
+    /// Bytes of the body, when it is whole.
+    length: Option<u64>,
     attempts_left: usize,
     backoff: Backoff,
     /// For a server that has to get rid of work first.
@@ -34,8 +37,18 @@ pub(super) struct Upload {
 }
 
 impl Upload {
-    /// A load whose body is sent while it is made. `number`: see [`super::run::LabelSet::label`].
-    pub(super) fn streamed(run: &Arc<LoadRun>, number: u32) -> Result<Self> {
+    /// A load whose body is sent while it is made: the only one of a writer.
+    pub(super) fn streamed(run: &Arc<LoadRun>, writer: u32) -> Result<Self> {
+        Self::new(run, writer, writer, Vec::new(), None)
+    }
+
+    /// A load whose whole body is there: [`Self::finish`] sends it. `number`: see [`super::run::LabelSet::label`].
+    pub(super) fn whole(run: &Arc<LoadRun>, number: u32, writer: u32, chunks: Vec<Bytes>) -> Result<Self> {
+        let length = chunks.iter().map(|chunk| chunk.len() as u64).sum();
+        Self::new(run, number, writer, chunks, Some(length))
+    }
+
+    fn new(run: &Arc<LoadRun>, number: u32, writer: u32, chunks: Vec<Bytes>, length: Option<u64>) -> Result<Self> {
         let target = &run.target;
         let columns: Vec<&str> = target.layout.names().collect();
         let label = run.labels.label(number);
@@ -52,12 +65,13 @@ impl Upload {
             run: Arc::clone(run),
             headers,
             open: None,
-            replay: Some(Vec::new()),
+            replay: Some(chunks),
+            length,
             attempts_left: target.options.max_retries,
             backoff: Backoff::new(),
             patient: Backoff::patient(),
             first_refusal: None,
-            load: target.load(label),
+            load: target.load(label, writer),
         })
     }
 
@@ -67,7 +81,7 @@ impl Upload {
             // It has no label.
             return Ok(());
         }
-        self.run.target.committer.clear_leftover(&self.load).await
+        self.run.target.committer.clear_leftover(&self.load).await.map(drop)
     }
 
     /// Sends a piece of the body.
@@ -112,11 +126,22 @@ impl Upload {
             label: self.load.label.clone(),
             headers: self.headers.clone(),
             buffer_count: target.options.buffer_count,
+            length: self.length,
         };
         let open = self.open.insert(target.client.stream_load(load).await?);
         target.metrics.loads.add(1);
         self.load.host = open.host().to_string();
-        for chunk in self.replay.iter().flatten() {
+        let whole = self.length.is_some();
+        let chunks = self.replay.as_deref().unwrap_or_default();
+        for (at, chunk) in chunks.iter().enumerate() {
+            if whole {
+                failpoints::request(failpoints::BODY_CHUNK)?;
+                if at + 1 == chunks.len() {
+                    failpoints::request(failpoints::BODY_LAST)?;
+                }
+                // Each time it is sent.
+                target.metrics.bytes.add(chunk.len());
+            }
             open.send(chunk.clone()).await?;
         }
         Ok(())
@@ -215,7 +240,7 @@ impl Upload {
                 self.prepare_retry(error, was_open).await?;
             } else if self.resolve(error).await? {
                 run.target.metrics.succeeded(None, rows);
-                return Ok(Loaded::new(&run, rows, self.load));
+                return Ok(Loaded { rows, load: self.load });
             }
         }
     }
@@ -271,7 +296,7 @@ impl Upload {
             });
         }
         let dropped = filtered.saturating_add(response.unselected_rows);
-        Ok(Loaded::new(&self.run, rows.saturating_sub(dropped), self.load))
+        Ok(Loaded { rows: rows.saturating_sub(dropped), load: self.load })
     }
 
     /// Share of the rows that may be refused.

@@ -280,7 +280,9 @@ impl JobAdmin {
         }
         if let Some(server) = server {
             for leftover in &record.to_abort {
-                outcome.add(sweep(server, &leftover.loads(&record.label_job()).unwrap_or_default()).await);
+                if let Some(search) = leftover.search(&record.label_job()) {
+                    outcome.add(sweep(server, search).await);
+                }
             }
         }
         Ok(reached)

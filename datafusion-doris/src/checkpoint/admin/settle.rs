@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 
 use super::super::recovery::{EpochDecision, RecoveryAction, decide, recover};
-use super::super::{AbortOutcome, CommitPermit, Committable, LoadKind};
+use super::super::{AbortOutcome, CommitPermit, Committable, LoadKind, LoadSearch};
 use crate::error::{Error, Result};
 use crate::protocol::LabelState;
 
@@ -129,13 +129,16 @@ pub(super) struct Swept {
 }
 
 /// Aborts loads that are in no record.
-pub(super) async fn sweep(server: &dyn LoadService, loads: &[Committable]) -> Swept {
+pub(super) async fn sweep(server: &dyn LoadService, mut search: LoadSearch) -> Swept {
     let mut swept = Swept::default();
-    for load in loads {
-        let action = server.label_state(load).await.map(|state| recover(load.kind(), false, state));
+    while let Some(load) = search.next_load() {
+        let action = server.label_state(&load).await.map(|state| {
+            search.answered(state);
+            recover(load.kind(), false, state)
+        });
         let label = load.label.clone();
         match action {
-            Ok(RecoveryAction::Abort) => match server.abort(load).await {
+            Ok(RecoveryAction::Abort) => match server.abort(&load).await {
                 Ok(AbortOutcome::RolledBack) => swept.aborted.push(label),
                 Ok(AbortOutcome::Committed | AbortOutcome::Torn { .. }) => swept.visible.push(label),
                 Err(error) => swept.left.push(format!("{label} ({error})")),

@@ -15,7 +15,14 @@ pub(super) fn at(next_ms: i64) -> SourcePosition {
 pub(super) fn record(epoch: u64) -> Checkpoint {
     let ms = 1000 * i64::try_from(epoch).unwrap();
     let state = |ms| vec![SourceState { table: "shop.orders".into(), position: at(ms) }];
-    let labels = LabelSeries { prefix: "p".into(), db: "shop".into(), table: "copy".into(), writers: 1, stage: None };
+    let labels = LabelSeries {
+        prefix: "p".into(),
+        db: "shop".into(),
+        table: "copy".into(),
+        writers: 1,
+        open_ended: false,
+        stage: None,
+    };
     let label = labels.label("mirror/c0ffee", Generation(2), Epoch(epoch), 0);
     Checkpoint {
         version: VERSION,
@@ -33,6 +40,7 @@ pub(super) fn record(epoch: u64) -> Checkpoint {
             label,
             txn_id: Some(4),
             host: "be:8040".into(),
+            lane: 0,
             staged: None,
         }],
         rows: Some(12),

@@ -42,7 +42,7 @@ impl LoadService for Labels {
 }
 
 fn series() -> LabelSeries {
-    LabelSeries { prefix: "p".into(), db: "db".into(), table: "m".into(), writers: 1, stage: None }
+    LabelSeries { prefix: "p".into(), db: "db".into(), table: "m".into(), writers: 1, open_ended: false, stage: None }
 }
 
 async fn claim(store: &Arc<MemoryStore>) -> Chain {
@@ -67,7 +67,7 @@ fn sources(ms: i64) -> Vec<SourceState> {
 async fn running(store: &Arc<MemoryStore>) -> (Chain, String, String) {
     let mut chain = claim(store).await;
     let job = chain.record().label_job();
-    let load = |epoch| series().loads_of(&job, Generation(1), Epoch(epoch)).remove(0);
+    let load = |epoch| series().search(&job, Generation(1), Epoch(epoch)).next_load().unwrap();
     let draft = Draft {
         epoch: Epoch(1),
         sources: sources(20_000),

@@ -25,6 +25,7 @@ fn load(label: &str) -> Committable {
         label: label.into(),
         txn_id: None,
         host: "be".into(),
+        lane: 0,
         staged: None,
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tracing::{info, warn};
 
 use super::super::recovery::{EpochDecision, RecoveryAction, decide, recover};
-use super::super::{AbortOutcome, CommitPermit, Committable, LoadKind};
+use super::super::{AbortOutcome, CommitPermit, Committable, LoadKind, LoadSearch};
 use super::EpochLoop;
 use crate::error::{Error, Result, Retry};
 use crate::failpoints;
@@ -235,10 +235,14 @@ impl EpochLoop {
         let Some(job) = self.chain.as_ref().map(|chain| chain.record().label_job()) else { return Ok(()) };
         let mut left = Vec::new();
         for leftover in self.leftovers.clone() {
-            let known = leftover.loads(&job);
-            for load in known.unwrap_or_else(|| self.sink.loads_of(&job, leftover.generation, leftover.epoch)) {
+            let mut search = leftover
+                .search(&job)
+                .unwrap_or_else(|| LoadSearch::of(self.sink.loads_of(&job, leftover.generation, leftover.epoch)));
+            while let Some(load) = search.next_load() {
                 failpoints::request(failpoints::DROP_LEFTOVERS)?;
-                match recover(load.kind(), false, self.sink.label_state(&load).await?) {
+                let state = self.sink.label_state(&load).await?;
+                search.answered(state);
+                match recover(load.kind(), false, state) {
                     RecoveryAction::Abort => {
                         if let Err(error) = self.sink.abort(std::slice::from_ref(&load)).await {
                             // Nobody may commit it any more; the server drops it in time.

@@ -152,6 +152,7 @@ impl EpochSink for Recorder {
             label: format!("l{epoch}"),
             txn_id: None,
             host: "be:8040".into(),
+            lane: 0,
             staged: None,
         };
         Ok(WriteOutcome { rows, committables: if rows == 0 { vec![] } else { vec![load] } })

@@ -64,7 +64,7 @@ impl Attempt {
         }
         // It may be one of two phases: the mode of writing was another then.
         let load = Committable { staged: None, ..self.load.clone() };
-        let free = self.free.get_or_try_init(|| run.target.committer.clear_leftover(&load));
+        let free = self.free.get_or_try_init(|| async { run.target.committer.clear_leftover(&load).await.map(drop) });
         free.await?;
         Ok(())
     }

@@ -148,6 +148,7 @@ fn load(label: &str) -> Committable {
         label: label.into(),
         txn_id: None,
         host: "be".into(),
+        lane: 0,
         staged: None,
     }
 }
@@ -263,7 +264,8 @@ impl EpochSink for Process {
 
     fn labels(&self) -> Option<LabelSeries> {
         let writers = self.writers as u32;
-        Some(LabelSeries { prefix: "p".into(), db: "db".into(), table: "t".into(), writers, stage: None })
+        let (prefix, db, table) = ("p".into(), "db".into(), "t".into());
+        Some(LabelSeries { prefix, db, table, writers, open_ended: false, stage: None })
     }
 
     async fn label_state(&self, load: &Committable) -> Result<LabelState> {
