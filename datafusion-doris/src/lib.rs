@@ -19,6 +19,7 @@
 //! | What | How | Where |
 //! | --- | --- | --- |
 //! | read a table | Arrow Flight SQL, or the MySQL protocol, split by tablets; filters, columns and limits are sent as Doris SQL | [`scan`] |
+//! | aggregate, sort and join in Doris | a logical rule turns them into statements of Doris | [`pushdown`] |
 //! | read its changes | windows of the changelog, an unbounded stream with a change kind per row | [`changelog`] |
 //! | write | Stream Load with two-phase commit: a statement is visible whole or not at all | [`sink`] |
 //! | write by way of an object store | staged as JSON or Parquet, taken by one `INSERT … SELECT … FROM S3(…)`, exactly once by its label | [`sink`] |
@@ -29,7 +30,7 @@
 //! | mirror continuously | `INSERT INTO sink SELECT … FROM changelog` in epochs, as a background job | [`checkpoint`], [`job`] |
 //!
 //! ```text
-//! error, options, types, sql, protocol (pure) ◀── client (all I/O) ◀── scan, changelog, sink, debezium ◀── table, factory, job
+//! error, options, types, sql, protocol (pure) ◀── client (all I/O) ◀── scan, changelog, sink, debezium ◀── table, pushdown, factory, job
 //! ```
 
 pub mod changelog;
@@ -49,6 +50,7 @@ pub mod lookup;
 pub mod optimizer;
 pub mod options;
 pub mod protocol;
+pub mod pushdown;
 pub mod scan;
 mod session;
 pub mod sink;

@@ -13,9 +13,10 @@ use crate::error::Result;
 use crate::factory::{DORIS_FORMAT, DorisTableFactory};
 use crate::optimizer::{WholeStatements, with_stream_rules};
 use crate::options::JobOptions;
+use crate::pushdown::{DORIS_QUERY, DorisQueryFunction, prepare_queries, with_pushdown_rules};
 
-/// Adds `STORED AS DORIS`, the optimizer rules for streams and for DELETE and UPDATE, and the settings `doris.*` ([`JobOptions`]) to a context. Values
-/// that are set stay as they are.
+/// Adds `STORED AS DORIS`, the optimizer rules for streams, pushdown, DELETE and UPDATE, and the settings `doris.*`
+/// ([`JobOptions`]) to a context. Values that are set stay as they are.
 ///
 /// Doing it twice changes nothing.
 ///
@@ -25,13 +26,19 @@ pub fn register(context: &SessionContext) -> Result<()> {
     let shared = context.state_ref();
     let mut state = shared.write();
     let rules = with_stream_rules(state.physical_optimizers());
-    let mut extended =
-        SessionStateBuilder::new_from_existing(state.clone()).with_physical_optimizer_rules(rules).build();
+    let pushdown = with_pushdown_rules(state.optimizers());
+    let mut extended = SessionStateBuilder::new_from_existing(state.clone())
+        .with_physical_optimizer_rules(rules)
+        .with_optimizer_rules(pushdown)
+        .build();
     if !extended.analyzer().rules.iter().any(|rule| rule.name() == WholeStatements.name()) {
         extended.add_analyzer_rule(Arc::new(WholeStatements));
     }
     JobOptions::register(extended.config_mut().options_mut());
     extended.table_factories_mut().insert(DORIS_FORMAT.to_string(), Arc::new(DorisTableFactory::default()));
+    if !extended.table_functions().contains_key(DORIS_QUERY) {
+        extended.register_udtf(DORIS_QUERY, Arc::new(DorisQueryFunction::default()));
+    }
     *state = extended;
     Ok(())
 }
@@ -44,19 +51,25 @@ pub fn session_context() -> SessionContext {
     JobOptions::register(config.options_mut());
     let state = SessionStateBuilder::new().with_config(config).with_default_features();
     let rules = with_stream_rules(&datafusion::physical_optimizer::optimizer::PhysicalOptimizer::new().rules);
+    let pushdown = with_pushdown_rules(&datafusion::optimizer::Optimizer::new().rules);
     let state = state
         .with_physical_optimizer_rules(rules)
         .with_analyzer_rule(Arc::new(WholeStatements))
+        .with_optimizer_rules(pushdown)
         .with_table_factory(DORIS_FORMAT.to_string(), Arc::new(DorisTableFactory::default()))
         .build();
-    SessionContext::new_with_state(state)
+    let context = SessionContext::new_with_state(state);
+    context.register_udtf(DORIS_QUERY, Arc::new(DorisQueryFunction::default()));
+    context
 }
 
-/// Plans one statement, as [`SessionContext::sql`] does; `LOCATION` may be left out of `STORED AS DORIS`.
+/// Plans one statement, as [`SessionContext::sql`] does; `LOCATION` may be left out of `STORED AS DORIS`, and Doris is asked
+/// for the columns of `doris_query(…)`.
 ///
 /// # Errors
-/// Those of [`SessionContext::sql`].
+/// Those of [`SessionContext::sql`]; those of Doris about a query that it shall run.
 pub async fn sql(context: &SessionContext, statement: &str) -> datafusion::error::Result<DataFrame> {
+    prepare_queries(context, statement).await?;
     context.sql(&with_optional_location(statement)).await
 }
 

@@ -7,6 +7,7 @@ mod events;
 mod kind;
 mod overwrite;
 mod raw;
+mod remote;
 mod schema;
 
 use std::collections::HashMap;
@@ -32,6 +33,7 @@ use self::defaults::{ColumnDefaults, with_default};
 use self::events::{event_schema, with_change_format};
 use self::kind::kind_column;
 use self::raw::with_read_fields;
+pub(crate) use self::remote::{RemoteColumn, RemoteSource};
 use self::schema::{BoundSchema, KindColumn};
 use crate::changelog::{
     ChangelogRequest, ChangelogSpec, DorisChangelogExec, RowKind, changes_at_root, epoch_sources, read_schema,
@@ -39,10 +41,10 @@ use crate::changelog::{
 };
 use crate::client::DorisClient;
 use crate::error::{Error, Result};
-use crate::options::{DorisOptions, ScanMode, SinkOptions};
+use crate::options::{DorisOptions, PushdownOptions, ScanMode, SinkOptions};
 use crate::scan::{DorisScanExec, ReadSettings, ScanPlan, plan_snapshot};
 use crate::sink::{DorisSink, DorisSinkExec};
-use crate::sql::filter_sql;
+use crate::sql::{PushedFilter, condition_sql, pushed_filter};
 use crate::types::{KeyModel, TableSchema};
 
 /// A table of Doris as a [`TableProvider`]: a snapshot, a changelog, a target of INSERT.
@@ -64,7 +66,7 @@ use crate::types::{KeyModel, TableSchema};
 ///
 /// `INSERT OVERWRITE` replaces its rows ([`DorisOverwriteExec`](crate::sink::DorisOverwriteExec)); `DELETE`, `UPDATE` and
 /// `TRUNCATE` are sent to Doris whole or refused ([`crate::dml`]).
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct DorisTable {
     client: DorisClient,
     options: Arc<DorisOptions>,
@@ -74,6 +76,7 @@ pub struct DorisTable {
     defaults: Arc<dyn ColumnDefaults>,
     /// The server reads the table as it was at an instant; asked for in mode `initial` alone.
     exact_snapshot: bool,
+    pushdown: PushdownOptions,
 }
 
 /// Makes a [`DorisTable`].
@@ -138,7 +141,8 @@ impl DorisTableBuilder {
             options.read.mode == ScanMode::Initial && client.reads_past_versions(&options.table).await?;
         let constraints = constraints.map(|key| Constraints::new_unverified(vec![Constraint::PrimaryKey(key)]));
         let (options, doris) = (Arc::new(options), Arc::new(doris));
-        Ok(DorisTable { client, options, doris, bound, constraints, defaults, exact_snapshot })
+        let pushdown = PushdownOptions::default();
+        Ok(DorisTable { client, options, doris, bound, constraints, defaults, exact_snapshot, pushdown })
     }
 }
 
@@ -162,21 +166,32 @@ impl DorisTable {
         self.options.read.mode.is_changelog()
     }
 
-    /// `filter` as Doris SQL, when it means the same there.
-    fn pushable(&self, filter: &Expr) -> Option<String> {
-        let declared_otherwise = filter.column_refs().into_iter().any(|column| !self.bound.filters_alike(&column.name));
-        if declared_otherwise { None } else { filter_sql(filter, &self.doris) }
+    /// `filter` as Doris SQL, as far as it means the same there.
+    fn pushable(&self, filter: &Expr) -> Option<PushedFilter> {
+        (self.pushdown.filter && self.all_alike(filter)).then(|| pushed_filter(filter, self.doris.as_ref())).flatten()
+    }
+
+    /// `filter` as Doris SQL that holds for the same rows, for statements that change them.
+    fn exact_condition(&self, filter: &Expr) -> Option<String> {
+        self.all_alike(filter).then(|| condition_sql(filter, self.doris.as_ref())).flatten()
+    }
+
+    /// True when all columns of `expr` are declared as they are in Doris.
+    fn all_alike(&self, expr: &Expr) -> bool {
+        expr.column_refs().into_iter().all(|column| self.bound.filters_alike(&column.name))
     }
 
     /// The scan of the columns `columns` that `filters` and `limit` leave, not yet split.
     fn snapshot_plan(&self, columns: &[usize], filters: &[Expr], limit: Option<usize>) -> ScanPlan {
-        let conditions: Vec<Option<String>> = filters.iter().map(|filter| self.pushable(filter)).collect();
+        let conditions: Vec<Option<PushedFilter>> = filters.iter().map(|filter| self.pushable(filter)).collect();
         // A limit counts rows after all filters: with one that stays here, every row has to come.
-        let limit = limit.filter(|_| conditions.iter().all(Option::is_some));
-        let conditions: Vec<String> =
-            self.own_condition().into_iter().chain(conditions.into_iter().flatten()).collect();
+        let all = conditions.iter().all(|condition| matches!(condition, Some(PushedFilter::Exact(_))));
+        let limit = limit.filter(|_| all && self.pushdown.limit);
+        let conditions = conditions.into_iter().flatten().map(PushedFilter::into_sql);
+        let conditions: Vec<String> = self.own_condition().into_iter().chain(conditions).collect();
         ScanPlan {
             table: self.doris.table.clone(),
+            query: None,
             columns: self.bound.stored_names(columns),
             filter: (!conditions.is_empty()).then(|| conditions.join(" AND ")),
             limit,
@@ -199,7 +214,8 @@ impl DorisTable {
         let read = Arc::new(self.bound.schema().project(columns)?);
         let scan = DorisScanExec::new(self.client.clone(), plan, read, types)
             .with_facts(facts)
-            .with_lookup(&self.options.read.lookup);
+            .with_lookup(&self.options.read.lookup)
+            .with_pushdown(self.pushdown);
         if columns.len() == projection.len() {
             return Ok(Arc::new(scan));
         }
@@ -494,15 +510,16 @@ impl TableProvider for DorisTable {
     }
 
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> DfResult<Vec<TableProviderFilterPushDown>> {
-        let exact = |filter: &&Expr| match self.is_changelog() {
-            true => evaluates_alone(filter),
-            false => self.pushable(filter).is_some(),
+        let answer = |filter: &&Expr| match self.is_changelog() {
+            true if evaluates_alone(filter) => TableProviderFilterPushDown::Exact,
+            true => TableProviderFilterPushDown::Unsupported,
+            false => match self.pushable(filter) {
+                Some(PushedFilter::Exact(_)) => TableProviderFilterPushDown::Exact,
+                Some(PushedFilter::Superset(_)) => TableProviderFilterPushDown::Inexact,
+                None => TableProviderFilterPushDown::Unsupported,
+            },
         };
-        let answer = |exact| match exact {
-            true => TableProviderFilterPushDown::Exact,
-            false => TableProviderFilterPushDown::Unsupported,
-        };
-        Ok(filters.iter().map(exact).map(answer).collect())
+        Ok(filters.iter().map(answer).collect())
     }
 
     async fn insert_into(

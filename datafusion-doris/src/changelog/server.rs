@@ -66,6 +66,7 @@ impl DorisServer {
 
     fn snapshot_plan(&self, as_of: Option<Tso>) -> ScanPlan {
         ScanPlan {
+            query: None,
             table: self.table.clone(),
             columns: self.columns.to_vec(),
             filter: None,

@@ -123,6 +123,13 @@ impl DorisClient {
         &self.inner.options
     }
 
+    /// True when both reach the same FEs as the same user.
+    pub(crate) fn same_cluster(&self, other: &Self) -> bool {
+        let (a, b) = (self.options(), other.options());
+        Arc::ptr_eq(&self.inner, &other.inner)
+            || (a.fenodes == b.fenodes && a.username == b.username && a.password.reveal() == b.password.reveal())
+    }
+
     fn channels(&self) -> &Channels {
         &self.inner.channels
     }

@@ -1,4 +1,4 @@
-//! Settings of continuous inserts: `SET doris.checkpoint.dir = '…'`.
+//! Settings of a session: of continuous inserts, `SET doris.checkpoint.dir = '…'`, and of what Doris does.
 
 use std::any::Any;
 use std::time::Duration;
@@ -6,6 +6,7 @@ use std::time::Duration;
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
 use datafusion::error::{DataFusionError, Result};
 
+use super::pushdown::PushdownOptions;
 use super::value::{parse_count, parse_duration};
 
 /// `doris.job.stop_timeout` by default.
@@ -24,6 +25,7 @@ const INTERVAL: Duration = Duration::from_secs(10);
 /// | `doris.job.name` | made of target and plan | Name of the job: of its checkpoints and labels. |
 /// | `doris.job.restart_attempts` | any number with a directory, else `0` | Failures in a row that are tried again. |
 /// | `doris.job.stop_timeout` | `30s` | How long the shell waits at a signal for the running epoch, before it abandons it. |
+/// | `doris.pushdown.…` | `true` | Parts of a query that Doris may do, see [`PushdownOptions`]. |
 /// | `doris.job.static_ttl` | `0s` | How old the rows of a joined static table may be when an epoch begins; `0s`: they are read anew in each epoch. |
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobOptions {
@@ -41,6 +43,8 @@ pub struct JobOptions {
     pub stop_timeout: Duration,
     /// `doris.job.static_ttl`
     pub static_ttl: Duration,
+    /// `doris.pushdown.…`
+    pub pushdown: PushdownOptions,
 }
 
 impl Default for JobOptions {
@@ -53,6 +57,7 @@ impl Default for JobOptions {
             restart_attempts: None,
             stop_timeout: STOP_TIMEOUT,
             static_ttl: Duration::ZERO,
+            pushdown: PushdownOptions::default(),
         }
     }
 }
@@ -158,7 +163,12 @@ impl ExtensionOptions for JobOptions {
                 self.stop_timeout = optional(&full, value, parse_duration)?.unwrap_or(STOP_TIMEOUT);
             }
             "job.static_ttl" => self.static_ttl = optional(&full, value, parse_duration)?.unwrap_or_default(),
-            _ => {
+            key => {
+                if let Some(part) = key.strip_prefix("pushdown.")
+                    && let Some(result) = self.pushdown.set(part, value)
+                {
+                    return result.map_err(|reason| wrong(&full, &reason));
+                }
                 let known: Vec<String> = self.entries().into_iter().map(|entry| entry.key).collect();
                 return Err(wrong(&full, &format!("is not known; there are {}", known.join(", "))));
             }
@@ -168,7 +178,7 @@ impl ExtensionOptions for JobOptions {
 
     fn entries(&self) -> Vec<ConfigEntry> {
         let seconds = |interval: Duration| format!("{}ms", interval.as_millis());
-        vec![
+        let mut entries = vec![
             entry(
                 "doris.checkpoint.dir",
                 self.checkpoint_dir.clone(),
@@ -196,7 +206,9 @@ impl ExtensionOptions for JobOptions {
                 Some(seconds(self.static_ttl)),
                 "How old the rows of a joined static table may be; 0ms: they are read anew in each epoch",
             ),
-        ]
+        ];
+        entries.extend(self.pushdown.entries());
+        entries
     }
 }
 
@@ -258,6 +270,10 @@ mod tests {
             ("doris.job.restart-attempts", "7"),
             ("doris.job.stop_timeout", "5s"),
             ("doris.job.static-ttl", "10m"),
+            ("doris.pushdown.topk", "false"),
+            ("doris.pushdown.dynamic-filter", "false"),
+            ("doris.pushdown.limit", "false"),
+            ("doris.pushdown.limit", ""),
             ("execution.checkpointing.interval", "3s"),
         ] {
             config.set(key, value).unwrap();
@@ -274,6 +290,7 @@ mod tests {
                 restart_attempts: Some(7),
                 stop_timeout: Duration::from_secs(5),
                 static_ttl: Duration::from_secs(600),
+                pushdown: PushdownOptions { topk: false, dynamic_filter: false, ..Default::default() },
             }
         );
         for key in [
@@ -306,6 +323,8 @@ mod tests {
             ("doris.job.restart_attempts", "-1", "whole number"),
             ("doris.job.stop_timeout", "soon", "soon"),
             ("doris.job.static_ttl", "for ever", "for ever"),
+            ("doris.pushdown.join", "maybe", "maybe"),
+            ("doris.pushdown.sort", "true", "doris.pushdown.topk"),
             ("doris.checkpoint.folder", "x", "doris.checkpoint.dir"),
             ("execution.parallelism", "4", "execution.checkpointing.interval"),
         ] {

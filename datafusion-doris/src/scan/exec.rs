@@ -7,14 +7,18 @@ use arrow::array::AsArray;
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, FieldRef, Int64Type, SchemaRef};
 use arrow::record_batch::RecordBatch;
+use datafusion::common::config::ConfigOptions;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{ColumnStatistics, Result as DfResult, ScalarValue, Statistics, internal_err};
 use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::MemoryConsumer;
-use datafusion::physical_expr::EquivalenceProperties;
+use datafusion::physical_expr::{DynamicFilterTracking, EquivalenceProperties};
 use datafusion::physical_plan::coop::cooperative;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, ReplaceChildrenOptions, SchedulingType};
+use datafusion::physical_plan::filter_pushdown::{
+    ChildPushdownResult, FilterPushdownPhase, FilterPushdownPropagation, PushedDown,
+};
 use datafusion::physical_plan::metrics::{BaselineMetrics, Count, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet};
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::{
@@ -24,6 +28,7 @@ use futures::stream::BoxStream;
 use futures::{Stream, StreamExt, TryStreamExt};
 
 use super::bounded::{cut_at, empty_rows, in_slices, reserved};
+use super::dynamic::with_dynamic_filters;
 use super::lookup::DorisRows;
 use super::plan::Transport;
 use super::read::Statement;
@@ -31,7 +36,7 @@ use super::{Conformer, MeteredStream, ScanPlan, ScanSplit};
 use crate::client::{ColumnFacts, DorisClient, TableFacts};
 use crate::error::{Error, Result};
 use crate::lookup::{KeyColumn, RowSource};
-use crate::options::LookupOptions;
+use crate::options::{LookupOptions, PushdownOptions};
 use crate::sql::has_key_literals;
 use crate::types::DorisType;
 
@@ -61,6 +66,9 @@ pub struct DorisScanExec {
     facts: TableFacts,
     /// How a stream asks for rows by their keys; `None`: it reads them all.
     lookup: Option<LookupOptions>,
+    /// What DataFusion learns while it runs, read when a partition starts.
+    dynamic: Arc<[Arc<dyn PhysicalExpr>]>,
+    pushdown: PushdownOptions,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
     /// Made once per node: a node that is executed again and again must not register new ones each time.
@@ -71,6 +79,7 @@ pub struct DorisScanExec {
 struct PartitionMetrics {
     baseline: BaselineMetrics,
     rows_received: Count,
+    bytes_received: Count,
 }
 
 impl DorisScanExec {
@@ -132,6 +141,7 @@ impl DorisScanExec {
         let partition_metrics = (0..plan.splits.len().max(1)).map(|partition| PartitionMetrics {
             baseline: BaselineMetrics::new(&metrics, partition),
             rows_received: MetricBuilder::new(&metrics).counter("rows_received", partition),
+            bytes_received: MetricBuilder::new(&metrics).counter("bytes_received", partition),
         });
         let partition_metrics = partition_metrics.collect();
         let (facts, lookup) = (TableFacts::default(), None);
@@ -143,10 +153,17 @@ impl DorisScanExec {
             fetch,
             facts,
             lookup,
+            dynamic: Arc::new([]),
+            pushdown: PushdownOptions::default(),
             properties: Arc::new(properties),
             metrics,
             partition_metrics,
         }
+    }
+
+    /// The same scan under these settings.
+    pub(crate) fn with_pushdown(self, pushdown: PushdownOptions) -> Self {
+        Self { pushdown, ..self }
     }
 
     /// The same rows by one statement, whatever tablets the table has by then: for plans that outlive the list of tablets
@@ -154,8 +171,8 @@ impl DorisScanExec {
     pub(crate) fn of_whole_table(&self) -> Self {
         let mut plan = self.plan.as_ref().clone();
         plan.splits = vec![ScanSplit::default()];
-        let Self { client, schema, types, fetch, facts, lookup, .. } = self.clone();
-        Self { lookup, ..Self::build(client, Arc::new(plan), schema, types, fetch).with_facts(facts) }
+        let Self { client, schema, types, fetch, facts, lookup, pushdown, .. } = self.clone();
+        Self { lookup, pushdown, ..Self::build(client, Arc::new(plan), schema, types, fetch).with_facts(facts) }
     }
 
     /// What it reads, as text that is the same at every start: without tablets and nodes.
@@ -202,20 +219,26 @@ impl DorisScanExec {
 
     fn open(&self, partition: usize, batch_size: usize) -> impl Stream<Item = Result<RecordBatch>> + Send + 'static {
         let Self { client, plan, schema, types, .. } = self.clone();
-        let received = self.partition_metrics[partition].rows_received.clone();
+        let PartitionMetrics { rows_received, bytes_received, .. } = self.partition_metrics[partition].clone();
+        let dynamic = Arc::clone(&self.dynamic);
         let opened = async move {
-            let Some(split) = plan.splits.get(partition) else { return Ok(futures::stream::empty().boxed()) };
+            let Some(split) = plan.splits.get(partition).cloned() else { return Ok(futures::stream::empty().boxed()) };
+            // Only now: a join asks for its larger side when it has read the smaller one.
+            let plan = with_dynamic_filters(plan, &dynamic, &schema, &types)?;
             let table = plan.table.to_string();
             let most_rows = plan.settings.batch_rows;
             let statement = Statement {
                 client,
                 table: table.clone(),
-                sql: plan.sql(split),
+                sql: plan.sql(&split),
                 settings: plan.settings.clone(),
                 types: if plan.counts_only() { [DorisType::BigInt].into() } else { Arc::clone(&types) },
                 batch_rows: most_rows.unwrap_or(batch_size),
             };
-            let batches = statement.run().await?.inspect_ok(move |batch| received.add(batch.num_rows()));
+            let batches = statement.run().await?.inspect_ok(move |batch| {
+                rows_received.add(batch.num_rows());
+                bytes_received.add(size_of_values(batch));
+            });
             if plan.counts_only() {
                 let mut total = 0;
                 let mut batches = std::pin::pin!(batches);
@@ -259,6 +282,15 @@ fn column_statistics(facts: &ColumnFacts, data_type: &DataType, rows: usize) -> 
     }
 }
 
+fn is_dynamic(filter: &Arc<dyn PhysicalExpr>) -> bool {
+    DynamicFilterTracking::classify(filter).contains_dynamic_filter()
+}
+
+/// Bytes of the rows of a batch, whose buffers may be parts of larger ones.
+fn size_of_values(batch: &RecordBatch) -> usize {
+    batch.columns().iter().map(|column| column.to_data().get_slice_memory_size().unwrap_or_default()).sum()
+}
+
 /// The number in an answer to `SELECT COUNT(*)`.
 fn row_count(table: &str, batch: &RecordBatch) -> Result<usize> {
     let invalid = || Error::schema(table, "doris answered something else than a number to SELECT COUNT(*)");
@@ -279,6 +311,7 @@ impl DisplayAs for DorisScanExec {
         let sql: Vec<String> = splits.iter().take(shown).map(|split| self.plan.display_sql(split)).collect();
         let more = splits.len().saturating_sub(shown);
         let fetch = self.fetch.map(|fetch| format!(", fetch={fetch}")).unwrap_or_default();
+        let dynamic: Vec<String> = self.dynamic.iter().map(ToString::to_string).collect();
         let transport = self.plan.settings.transport;
         let by = if transport == Transport::Flight { String::new() } else { format!(", transport={transport}") };
         match format {
@@ -288,7 +321,8 @@ impl DisplayAs for DorisScanExec {
                 if more > 0 {
                     write!(f, "; {more} more by other tablets")?;
                 }
-                write!(f, "]")
+                write!(f, "]")?;
+                if dynamic.is_empty() { Ok(()) } else { write!(f, ", dynamic=[{}]", dynamic.join("; ")) }
             }
             DisplayFormatType::TreeRender => {
                 writeln!(f, "table={}", self.plan.table)?;
@@ -299,7 +333,8 @@ impl DisplayAs for DorisScanExec {
                 if let Some(fetch) = self.fetch {
                     writeln!(f, "fetch={fetch}")?;
                 }
-                sql.iter().try_for_each(|sql| writeln!(f, "sql={sql}"))
+                sql.iter().try_for_each(|sql| writeln!(f, "sql={sql}"))?;
+                dynamic.iter().try_for_each(|filter| writeln!(f, "dynamic={filter}"))
             }
         }
     }
@@ -359,13 +394,35 @@ impl ExecutionPlan for DorisScanExec {
 
     fn with_fetch(&self, fetch: Option<usize>) -> Option<Arc<dyn ExecutionPlan>> {
         let mut plan = self.plan.as_ref().clone();
-        plan.limit = match (plan.limit, fetch) {
-            (Some(limit), Some(fetch)) => Some(limit.min(fetch)),
-            (limit, fetch) => limit.or(fetch),
-        };
-        let Self { client, schema, types, facts, lookup, .. } = self.clone();
+        if self.pushdown.limit {
+            plan.limit = match (plan.limit, fetch) {
+                (Some(limit), Some(fetch)) => Some(limit.min(fetch)),
+                (limit, fetch) => limit.or(fetch),
+            };
+        }
+        let Self { client, schema, types, facts, lookup, dynamic, pushdown, .. } = self.clone();
         let limited = Self::build(client, Arc::new(plan), schema, types, fetch).with_facts(facts);
-        Some(Arc::new(Self { lookup, ..limited }))
+        Some(Arc::new(Self { lookup, dynamic, pushdown, ..limited }))
+    }
+
+    fn handle_child_pushdown_result(
+        &self,
+        phase: FilterPushdownPhase,
+        offered: ChildPushdownResult,
+        _config: &ConfigOptions,
+    ) -> DfResult<FilterPushdownPropagation<Arc<dyn ExecutionPlan>>> {
+        let filters: Vec<_> = offered.parent_filters.into_iter().map(|offered| offered.filter).collect();
+        // Whoever offers one filters itself: what is sent is at most a part of it.
+        let answer = FilterPushdownPropagation::with_parent_pushdown_result(vec![PushedDown::No; filters.len()]);
+        let wanted = phase == FilterPushdownPhase::Post && self.pushdown.dynamic_filter;
+        let dynamic: Vec<_> = filters.into_iter().filter(is_dynamic).collect();
+        // A limit counts the rows that pass all filters.
+        if !wanted || dynamic.is_empty() || self.plan.limit.is_some() || self.fetch.is_some() {
+            return Ok(answer);
+        }
+        let dynamic = self.dynamic.iter().cloned().chain(dynamic).collect();
+        let scan = Self { dynamic, ..self.clone() };
+        Ok(answer.with_updated_node(Arc::new(scan)))
     }
 
     fn fetch(&self) -> Option<usize> {

@@ -11,6 +11,7 @@
 
 mod bounded;
 mod conform;
+mod dynamic;
 mod exec;
 mod groups;
 mod lookup;
@@ -31,7 +32,7 @@ pub use plan::{ReadSettings, ScanPlan, ScanSplit, Transport};
 
 pub(crate) use bounded::cut_at;
 pub(crate) use conform::{Conformer, check_readable};
-pub(crate) use plan::{plan_scan, plan_snapshot};
+pub(crate) use plan::{plan_query, plan_scan, plan_snapshot};
 pub(crate) use stream::MeteredStream;
 
 /// What a node of this module reads, as text that is the same at every start of a job

@@ -11,7 +11,7 @@ use crate::client::{DorisClient, TableFacts};
 use crate::error::{Error, Result};
 use crate::options::ReadOptions;
 use crate::protocol::Tso;
-use crate::sql::ScanSelect;
+use crate::sql::{ScanQuery, ScanSelect, without_secrets};
 use crate::types::{DorisType, TableIdent};
 
 /// One statement of a scan, read by one partition.
@@ -54,8 +54,11 @@ pub struct ReadSettings {
 /// A scan as statements.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScanPlan {
-    /// The table.
+    /// The table; of a query over several, the first of them.
     pub table: TableIdent,
+    /// Read in the place of the table: what a query was pushed down to, or the statement of `doris_query`.
+    #[serde(default)]
+    pub query: Option<ScanQuery>,
     /// Columns in output order; empty = only the number of rows.
     pub columns: Vec<String>,
     /// Condition in Doris SQL.
@@ -78,9 +81,10 @@ impl ScanPlan {
         self.select(split, |select| select.to_sql())
     }
 
-    /// The statement of a split as EXPLAIN shows it.
+    /// The statement of a split as EXPLAIN shows it, without secrets.
     pub fn display_sql(&self, split: &ScanSplit) -> String {
-        self.select(split, |select| select.body())
+        let sql = self.select(split, |select| select.body());
+        if self.query.is_some() { without_secrets(&sql) } else { sql }
     }
 
     /// True when only the number of rows is asked for.
@@ -92,6 +96,7 @@ impl ScanPlan {
         let columns: Vec<&str> = self.columns.iter().map(String::as_str).collect();
         print(&ScanSelect {
             table: &self.table,
+            query: self.query.as_ref(),
             columns: &columns,
             tablets: &split.tablets,
             filter: self.filter.as_deref(),
@@ -144,9 +149,25 @@ pub(crate) async fn plan_snapshot(
     partitions: usize,
 ) -> Result<(ScanPlan, TableFacts)> {
     let facts = client.table_facts(&plan.table);
-    let flight = async { Ok::<_, Error>(client.options().use_flight && client.serves_flight().await?) };
-    let (flight, facts) = futures::future::join(flight, facts).await;
-    let transport = if flight? { Transport::Flight } else { Transport::Mysql };
+    let (transport, facts) = futures::future::join(transport(client, &plan, types), facts).await;
+    plan.settings =
+        ReadSettings { transport: transport?, batch_rows: options.batch_rows, exec_mem_limit: options.exec_mem_limit };
+    let plan = plan_scan(client, plan, partitions, options.tablets_per_split).await?;
+    Ok((plan, facts))
+}
+
+/// `plan`, whose statement stands, by the protocol that options and server leave.
+///
+/// # Errors
+/// As [`plan_snapshot`].
+pub(crate) async fn plan_query(client: &DorisClient, mut plan: ScanPlan, types: &[DorisType]) -> Result<ScanPlan> {
+    plan.settings.transport = transport(client, &plan, types).await?;
+    Ok(plan)
+}
+
+async fn transport(client: &DorisClient, plan: &ScanPlan, types: &[DorisType]) -> Result<Transport> {
+    let flight = client.options().use_flight && client.serves_flight().await?;
+    let transport = if flight { Transport::Flight } else { Transport::Mysql };
     if transport == Transport::Mysql {
         let columns = plan.columns.iter().zip(types);
         for (column, doris) in columns {
@@ -156,9 +177,7 @@ pub(crate) async fn plan_snapshot(
             })?;
         }
     }
-    plan.settings = ReadSettings { transport, batch_rows: options.batch_rows, exec_mem_limit: options.exec_mem_limit };
-    let plan = plan_scan(client, plan, partitions, options.tablets_per_split).await?;
-    Ok((plan, facts))
+    Ok(transport)
 }
 
 #[cfg(test)]
@@ -169,6 +188,7 @@ mod tests {
     fn plan() -> ScanPlan {
         ScanPlan {
             table: TableIdent::new("db", "t"),
+            query: None,
             columns: vec!["id".to_string(), "na`me".to_string()],
             filter: Some("`id` > 3".into()),
             limit: Some(7),
@@ -198,5 +218,16 @@ mod tests {
         assert!(plan.counts_only());
         let sql = plan.display_sql(&ScanSplit::default());
         assert_eq!(sql, "SELECT COUNT(*) AS `row_count` FROM `db`.`t` WHERE `id` > 3");
+    }
+
+    #[test]
+    fn query_stands_alone_or_as_a_table() {
+        let columns = vec!["id".to_string(), "na`me".to_string()];
+        let query = ScanQuery { sql: "SELECT 1".into(), columns };
+        let wrapped = ScanPlan { query: Some(query), ..plan() };
+        let sql = wrapped.display_sql(&ScanSplit::default());
+        assert_eq!(sql, "SELECT `id`, `na``me` FROM (SELECT 1) AS `q` WHERE `id` > 3 LIMIT 7");
+        let alone = ScanPlan { filter: None, limit: None, ..wrapped };
+        assert_eq!(alone.display_sql(&ScanSplit::default()), "SELECT 1");
     }
 }

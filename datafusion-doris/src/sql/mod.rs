@@ -9,6 +9,7 @@ mod changelog;
 mod expr;
 mod ident;
 mod literal;
+mod mask;
 mod scan;
 mod staged_insert;
 #[cfg(test)]
@@ -18,10 +19,13 @@ pub use assign::{AssignedValue, assigned_value};
 pub use change::{Change, delete_sql, truncate_sql, update_sql};
 pub use changelog::{ChangelogSelect, HiddenColumns, IncrementType, commit_at_sql, first_change_sql, utc_text};
 pub use expr::filter_sql;
-pub(crate) use expr::{has_key_literals, key_literal};
+pub(crate) use expr::{
+    Columns, PushedFilter, SqlColumn, SqlValue, condition_sql, has_key_literals, key_literal, pushed_filter, value_sql,
+};
 pub use ident::{quote_ident, quote_table};
 pub use literal::string_literal;
-pub use scan::ScanSelect;
+pub(crate) use mask::without_secrets;
+pub use scan::{ScanQuery, ScanSelect};
 pub use staged_insert::{LastOfKey, StagedColumn, StagedInsert};
 
 /// Stands before every statement, so that the audit log of Doris names the sender.

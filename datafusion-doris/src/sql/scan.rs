@@ -2,14 +2,27 @@
 
 use std::fmt::Write as _;
 
+use serde::{Deserialize, Serialize};
+
 use super::{STATEMENT_PREFIX, quote_ident, quote_table};
 use crate::types::TableIdent;
+
+/// A statement that is read like a table.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScanQuery {
+    /// The SELECT, without prefix and semicolon.
+    pub sql: String,
+    /// Its columns, in order.
+    pub columns: Vec<String>,
+}
 
 /// One statement of a scan: a projection of some tablets of one table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScanSelect<'a> {
     /// The table.
     pub table: &'a TableIdent,
+    /// Read in the place of the table.
+    pub query: Option<&'a ScanQuery>,
     /// Columns in output order. Empty: one row with the number of rows, column `row_count` (BIGINT); a limit is then
     /// the caller's to apply to that number.
     pub columns: &'a [&'a str],
@@ -31,6 +44,13 @@ impl ScanSelect<'_> {
 
     /// The statement without the comment before it, for EXPLAIN.
     pub fn body(&self) -> String {
+        if let Some(query) = self.query
+            && self.filter.is_none()
+            && self.limit.is_none()
+            && self.columns == query.columns.as_slice()
+        {
+            return query.sql.clone();
+        }
         let mut sql = String::from("SELECT ");
         if self.columns.is_empty() {
             sql.push_str("COUNT(*) AS `row_count`");
@@ -39,7 +59,10 @@ impl ScanSelect<'_> {
             sql.push_str(if i == 0 { "" } else { ", " });
             sql.push_str(&quote_ident(column));
         }
-        let _ = write!(sql, " FROM {}", quote_table(self.table));
+        let _ = match self.query {
+            Some(query) => write!(sql, " FROM ({}) AS `q`", query.sql),
+            None => write!(sql, " FROM {}", quote_table(self.table)),
+        };
         if let Some(tso) = self.as_of {
             let _ = write!(sql, " FOR VERSION AS OF {tso}");
         }

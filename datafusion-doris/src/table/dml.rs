@@ -129,7 +129,7 @@ impl DorisTable {
                 _ => {}
             }
             let term = in_lists(term.clone());
-            match self.pushable(&term) {
+            match self.exact_condition(&term) {
                 Some(sql) => terms.push(sql),
                 None => {
                     let reason = match self.declared_otherwise(&term) {

@@ -8,7 +8,7 @@ use crate::changelog::metadata_field;
 use crate::error::{Error, Result};
 use crate::options::MetadataColumn;
 use crate::scan::check_readable;
-use crate::types::{DorisType, KeyModel, TableIdent, TableSchema, doris_type_of};
+use crate::types::{DorisType, KeyModel, TableIdent, TableSchema, compares_alike, doris_type_of};
 
 /// The added column of a changelog or a target.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub(super) enum KindColumn {
 }
 
 /// The columns of a table in DataFusion, bound to those in Doris.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct BoundSchema {
     table: TableIdent,
     /// The columns, then the metadata of a changelog, then the change kind.
@@ -32,7 +32,7 @@ pub(super) struct BoundSchema {
     kind: KindColumn,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Bound {
     stored: String,
     doris: DorisType,
@@ -107,6 +107,11 @@ impl BoundSchema {
         columns.iter().map(|index| self.bound[*index].doris.clone()).collect()
     }
 
+    /// What stands behind the column at `index`: its name and type in Doris, and whether conditions mean the same there.
+    pub fn stored(&self, index: usize) -> Option<(&str, &DorisType, bool)> {
+        self.bound.get(index).map(|bound| (bound.stored.as_str(), &bound.doris, bound.filters_alike))
+    }
+
     /// True when a condition on the column means the same here and in Doris.
     pub fn filters_alike(&self, name: &str) -> bool {
         self.schema.index_of(name).ok().and_then(|index| self.bound.get(index)).is_some_and(|bound| bound.filters_alike)
@@ -169,13 +174,6 @@ fn check_type(doris: &TableSchema, doris_type: &DorisType, field: &Field) -> Res
 
 pub(super) fn is_text(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
-}
-
-/// True for types of one family, whose values compare alike.
-fn compares_alike(natural: &DataType, declared: &DataType) -> bool {
-    natural == declared
-        || (is_text(natural) && is_text(declared))
-        || (natural.is_signed_integer() && declared.is_signed_integer())
 }
 
 #[cfg(test)]

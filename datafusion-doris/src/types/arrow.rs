@@ -133,3 +133,11 @@ pub fn doris_type_of(data_type: &DataType) -> Result<DorisType, String> {
         other => return Err(format!("type {other} has no counterpart in Doris, cast it first")),
     })
 }
+
+/// True for Arrow types of one family, whose values compare alike.
+pub(crate) fn compares_alike(natural: &DataType, declared: &DataType) -> bool {
+    let is_text = |data_type: &DataType| matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
+    natural == declared
+        || (is_text(natural) && is_text(declared))
+        || (natural.is_signed_integer() && declared.is_signed_integer())
+}

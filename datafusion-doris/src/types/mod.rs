@@ -8,6 +8,7 @@ mod schema;
 mod tests;
 mod wire;
 
+pub(crate) use arrow::compares_alike;
 pub use arrow::doris_type_of;
 pub use local_time::{LocalTime, ServerZone};
 pub use schema::{ColumnSchema, KeyModel, TableIdent, TableSchema};
