@@ -6,6 +6,7 @@ use clap::{Parser, Subcommand};
 use doris_sandbox::cli::SandboxArgs;
 
 use crate::admin::JobsArgs;
+use crate::catalogs::CatalogArg;
 use crate::render::Format;
 
 /// A SQL shell for Apache Doris on Apache DataFusion.
@@ -18,7 +19,7 @@ use crate::render::Format;
     args_conflicts_with_subcommands = true,
     after_help = "Exit codes: 0 success, 1 a statement, assertion or job failed, 2 wrong arguments, 130 Ctrl-C, 143 \
                   SIGTERM.\n\nEnvironment: DORIS_FENODES and DORIS_JDBC_URL give ${fenodes} and ${jdbc_url} without \
-                  --sandbox; DORIS_USERNAME\nand DORIS_PASSWORD log in to the server of \\doris, and to that of jobs; \
+                  --sandbox; DORIS_USERNAME\nand DORIS_PASSWORD log in to the server of \\doris, to catalogs, and to the server of jobs; \
                   DATAFUSION_DORIS_HISTORY names the history file (empty: none).\n\nStatements and backslash \
                   commands: see \\help in the shell."
 )]
@@ -26,6 +27,12 @@ pub struct Args {
     /// Start an embedded Doris sandbox; its addresses are ${fenodes} and ${jdbc_url} in SQL text
     #[arg(long)]
     pub sandbox: bool,
+
+    /// Show a Doris cluster as a catalog, so that NAME.database.table needs no DDL; may be repeated. URL is
+    /// doris://fe:8030/database?option=value&…, database and options may be left out; without a URL: the sandbox, or the
+    /// cluster of DORIS_FENODES
+    #[arg(long = "catalog", value_name = "NAME[=URL]")]
+    pub catalogs: Vec<CatalogArg>,
 
     /// Run SQL and exit; may be repeated, runs in the order given and stops at the first error
     #[arg(short = 'c', long = "command", value_name = "SQL", conflicts_with = "file")]

@@ -2,20 +2,24 @@
 //!
 //! This is the only module that knows the API of the connector and of the sandbox.
 
+use std::collections::BTreeSet;
 use std::env::{self, VarError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use datafusion::arrow::temporal_conversions::timestamp_ms_to_datetime;
 use datafusion::prelude::{DataFrame, SessionContext};
 use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, dialect_from_str};
+use datafusion_doris::catalog::DorisCatalog;
 use datafusion_doris::checkpoint::SourcePosition;
 use datafusion_doris::client::DorisConnection;
 use datafusion_doris::job::{JobState, SyncJob};
-use datafusion_doris::options::{JobOptions, Secret};
+use datafusion_doris::options::{CatalogOptions, JobOptions, OptionKey, Secret};
 use doris_sandbox::Sandbox;
 use doris_sandbox::s3_endpoint::{S3Endpoint, S3Settings};
 
+use crate::catalogs::CatalogArg;
 use crate::error::{Result, ShellError};
 use crate::jobs::{Abandoned, Background, Progress, State};
 use crate::substitute::{Lookup, Missing};
@@ -96,6 +100,37 @@ impl Context {
         Ok(())
     }
 
+    /// Registers a cluster as a catalog. What the argument leaves out comes from the sandbox or the environment.
+    pub(crate) async fn add_catalog(&self, argument: &CatalogArg) -> Result<()> {
+        let CatalogArg { name, location, options } = argument;
+        let mut options = options.clone();
+        let given: Vec<OptionKey> = options.keys().filter_map(|key| key.parse().ok()).collect();
+        let mut add = |key: OptionKey, value: String| {
+            if !given.contains(&key) {
+                options.insert(key.as_ref().to_owned(), value);
+            }
+        };
+        if location.is_empty() && !given.contains(&OptionKey::FeNodes) {
+            let missing = || {
+                let advice = format!("start with --sandbox, set {FENODES_VARIABLE}, or give a URL");
+                ShellError::Arguments(format!("--catalog {name} has no cluster: {advice}"))
+            };
+            add(OptionKey::FeNodes, self.fenodes.clone().ok_or_else(missing)?);
+            if let Some(server) = &self.server {
+                add(OptionKey::JdbcUrl, server.jdbc_url.clone());
+                add(OptionKey::Username, server.user.clone());
+                add(OptionKey::Password, server.password.reveal().to_owned());
+            }
+        }
+        add(OptionKey::Username, env::var(USER_VARIABLE).unwrap_or_else(|_| "root".to_owned()));
+        if let Ok(password) = env::var(PASSWORD_VARIABLE) {
+            add(OptionKey::Password, password);
+        }
+        let options = CatalogOptions::from_location_and_map(location, options)?;
+        self.session.register_catalog(name, Arc::new(DorisCatalog::connect(options).await?));
+        Ok(())
+    }
+
     /// The DataFusion context.
     pub fn session(&self) -> &SessionContext {
         &self.session
@@ -125,6 +160,29 @@ impl Context {
     /// How long a job may take for its epoch after a signal.
     pub(crate) fn stop_timeout(&self) -> Duration {
         JobOptions::of(self.session.state().config_options()).stop_timeout
+    }
+
+    /// Names of tables and columns, for completion. Columns are those of tables that are declared here: asking Doris for the columns of a whole catalog takes too long.
+    pub(crate) async fn names(&self) -> Result<BTreeSet<String>> {
+        let session = &self.session;
+        let mut names = BTreeSet::new();
+        for catalog in session.catalog_names().iter().filter_map(|name| session.catalog(name)) {
+            let remote = catalog.as_ref().is::<DorisCatalog>();
+            for schema in catalog.schema_names() {
+                let Some(provider) = catalog.schema(&schema) else { continue };
+                let tables = provider.table_names();
+                if !remote {
+                    for table in &tables {
+                        let Some(table) = provider.table(table).await? else { continue };
+                        names.extend(table.schema().fields().iter().map(|field| field.name().clone()));
+                    }
+                } else if !tables.is_empty() {
+                    names.insert(schema);
+                }
+                names.extend(tables);
+            }
+        }
+        Ok(names)
     }
 
     /// Chooses the server of `\doris`, and logs in.

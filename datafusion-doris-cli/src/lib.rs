@@ -10,6 +10,7 @@
 
 pub mod admin;
 pub mod args;
+pub mod catalogs;
 pub mod command;
 mod complete;
 pub mod context;

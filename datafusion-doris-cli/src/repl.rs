@@ -1,12 +1,8 @@
 //! The prompt: reads inputs from a line editor on a thread of its own and runs them.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::thread;
 
-use datafusion::arrow::array::AsArray;
-use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::DataType;
 use rustyline::error::ReadlineError;
 use rustyline::history::{FileHistory, History};
 use rustyline::{CompletionType, Config, Editor};
@@ -84,23 +80,10 @@ async fn run_input(shell: &mut Shell, text: &str) -> Result<Flow> {
 
 /// Tells the editor the tables and columns that exist now. Completion is a comfort: failures leave it as it is.
 async fn refresh(shell: &Shell, names: &Names) {
-    if let Ok(found) = table_and_column_names(shell).await {
+    if let Ok(found) = shell.context.names().await {
         let dialect = shell.context.session().state().config_options().sql_parser.dialect.to_string();
         names.update(found, dialect);
     }
-}
-
-async fn table_and_column_names(shell: &Shell) -> Result<BTreeSet<String>> {
-    let query = "SELECT table_name, column_name FROM information_schema.columns \
-                 WHERE table_schema <> 'information_schema'";
-    let mut names = BTreeSet::new();
-    for batch in shell.context.session().sql(query).await?.collect().await? {
-        for column in batch.columns() {
-            let column = cast(column, &DataType::Utf8)?;
-            names.extend(column.as_string::<i32>().iter().flatten().map(str::to_owned));
-        }
-    }
-    Ok(names)
 }
 
 /// A line editor on a thread of its own, since it blocks while the user types.

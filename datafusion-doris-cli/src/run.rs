@@ -61,6 +61,9 @@ async fn start_context(args: &Args, interrupts: &mut Interrupts) -> Result<Conte
     if args.sandbox {
         interrupts.guard(context.start_sandbox()).await?;
     }
+    for catalog in &args.catalogs {
+        interrupts.guard(context.add_catalog(catalog)).await?;
+    }
     Ok(context)
 }
 

@@ -19,6 +19,7 @@
 //! | What | How | Where |
 //! | --- | --- | --- |
 //! | read a table | Arrow Flight SQL, or the MySQL protocol, split by tablets; filters, columns and limits are sent as Doris SQL | [`scan`] |
+//! | all tables of a cluster | a catalog: `SELECT … FROM doris.db.table` | [`catalog`] |
 //! | aggregate, sort and join in Doris | a logical rule turns them into statements of Doris | [`pushdown`] |
 //! | read its changes | windows of the changelog, an unbounded stream with a change kind per row | [`changelog`] |
 //! | write | Stream Load with two-phase commit: a statement is visible whole or not at all | [`sink`] |
@@ -30,9 +31,10 @@
 //! | mirror continuously | `INSERT INTO sink SELECT … FROM changelog` in epochs, as a background job | [`checkpoint`], [`job`] |
 //!
 //! ```text
-//! error, options, types, sql, protocol (pure) ◀── client (all I/O) ◀── scan, changelog, sink, debezium ◀── table, pushdown, factory, job
+//! error, options, types, sql, protocol (pure) ◀── client (all I/O) ◀── scan, changelog, sink, debezium ◀── table ◀── catalog, pushdown, factory, job
 //! ```
 
+pub mod catalog;
 pub mod changelog;
 pub mod checkpoint;
 pub mod client;
@@ -55,10 +57,12 @@ pub mod scan;
 mod session;
 pub mod sink;
 pub mod sql;
+mod statement;
 pub mod table;
 pub mod types;
 pub mod writer;
 
+pub use catalog::DorisCatalog;
 pub use error::{Error, Outlook, Result, Retry};
 pub use factory::DorisTableFactory;
 pub use session::{register, session_context, sql};

@@ -4,16 +4,19 @@ use std::sync::Arc;
 
 use datafusion::dataframe::DataFrame;
 use datafusion::execution::session_state::SessionStateBuilder;
+use datafusion::logical_expr::{DdlStatement, LogicalPlan};
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::sqlparser::dialect::GenericDialect;
-use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
-use crate::error::Result;
+use crate::catalog::{DorisCatalog, ddl};
+use crate::error::{Error, Result};
 use crate::factory::{DORIS_FORMAT, DorisTableFactory};
 use crate::optimizer::{WholeStatements, with_stream_rules};
-use crate::options::JobOptions;
+use crate::options::{CatalogOptions, JobOptions};
 use crate::pushdown::{DORIS_QUERY, DorisQueryFunction, prepare_queries, with_pushdown_rules};
+use crate::statement::{CatalogStatement, byte_of, is_word, shows_names};
 
 /// Adds `STORED AS DORIS`, the optimizer rules for streams, pushdown, DELETE and UPDATE, and the settings `doris.*`
 /// ([`JobOptions`]) to a context. Values that are set stay as they are.
@@ -63,14 +66,106 @@ pub fn session_context() -> SessionContext {
     context
 }
 
-/// Plans one statement, as [`SessionContext::sql`] does; `LOCATION` may be left out of `STORED AS DORIS`, and Doris is asked
-/// for the columns of `doris_query(…)`.
+/// Plans one statement, as [`SessionContext::sql`] does; DDL takes effect. What it does beyond:
+///
+/// - `LOCATION` may be left out of `STORED AS DORIS`, and Doris is asked for the columns of `doris_query(…)`.
+/// - `CREATE EXTERNAL CATALOG name STORED AS DORIS OPTIONS (…)` registers a [`DorisCatalog`]; `REFRESH CATALOG name` reads
+///   its lists of names anew; `USE catalog.database` (or one of both) chooses where names without them are looked up.
+/// - `CREATE TABLE`, `CREATE TABLE … AS`, `DROP TABLE`, `DROP VIEW`, `CREATE SCHEMA` and `DROP SCHEMA` of such a catalog are
+///   done in Doris. The query of `CREATE TABLE … AS` is streamed; when it fails, the table is dropped.
+/// - Lists of names that are older than `catalog.ttl` are read anew before a statement that shows them.
 ///
 /// # Errors
-/// Those of [`SessionContext::sql`]; those of Doris about a query that it shall run.
+/// Those of [`SessionContext::sql`]; this crate's for what is done in Doris, and those of Doris about a query that it shall
+/// run.
+///
+/// # Cancellation
+/// A `CREATE TABLE … AS` that is dropped before its end drops its table, in the background.
 pub async fn sql(context: &SessionContext, statement: &str) -> datafusion::error::Result<DataFrame> {
-    prepare_queries(context, statement).await?;
-    context.sql(&with_optional_location(statement)).await
+    match CatalogStatement::parse(statement) {
+        Some(CatalogStatement::Create { as_table }) => Box::pin(create_catalog(context, &as_table)).await?,
+        Some(CatalogStatement::Refresh(name)) => match ddl::doris_catalog(context, &name) {
+            Some(catalog) => catalog.refresh().await?,
+            None => return Err(Error::config("REFRESH CATALOG", format!("'{name}' is no catalog of doris")).into()),
+        },
+        Some(CatalogStatement::Use(names)) => choose_database(context, &names)?,
+        None => {
+            if shows_names(statement) {
+                for name in context.catalog_names() {
+                    if let Some(catalog) = ddl::doris_catalog(context, &name) {
+                        catalog.refresh_when_old().await?;
+                    }
+                }
+            }
+            prepare_queries(context, statement).await?;
+            let plan = context.state().create_logical_plan(&with_optional_location(statement)).await?;
+            return Box::pin(ddl::execute(context, plan)).await;
+        }
+    }
+    ddl::empty(context)
+}
+
+/// `CREATE EXTERNAL CATALOG`, given as a statement about a table.
+async fn create_catalog(context: &SessionContext, as_table: &str) -> datafusion::error::Result<()> {
+    let refuse = |reason: &str| Err(Error::config("CREATE EXTERNAL CATALOG", reason).into());
+    let plan = context.state().create_logical_plan(&with_optional_location(as_table)).await?;
+    let LogicalPlan::Ddl(DdlStatement::CreateExternalTable(create)) = plan else {
+        return refuse("must end with STORED AS DORIS OPTIONS (…)");
+    };
+    if !create.file_type.eq_ignore_ascii_case(DORIS_FORMAT) {
+        return refuse("is for STORED AS DORIS only");
+    }
+    if create.name.schema().is_some() || !create.schema.fields().is_empty() {
+        return refuse("takes one name and no columns");
+    }
+    if create.unbounded || !create.table_partition_cols.is_empty() || !create.order_exprs.is_empty() {
+        return refuse("takes a LOCATION and OPTIONS only");
+    }
+    let name = create.name.table();
+    if context.catalog(name).is_some() && !create.or_replace {
+        if create.if_not_exists {
+            return Ok(());
+        }
+        return refuse(&format!("'{name}' exists already, say CREATE OR REPLACE EXTERNAL CATALOG"));
+    }
+    let location = match create.locations.as_slice() {
+        [] => "",
+        [location] => location,
+        _ => return refuse("has several locations, name one cluster"),
+    };
+    let options = CatalogOptions::from_location_and_map(location, create.options.clone())?;
+    context.register_catalog(name, Arc::new(DorisCatalog::connect(options).await?));
+    Ok(())
+}
+
+/// `USE`: where names without catalog or database are looked up from now on.
+fn choose_database(context: &SessionContext, names: &[String]) -> datafusion::error::Result<()> {
+    let refuse = |reason: String| Err(Error::config("USE", reason).into());
+    let state = context.state_ref();
+    let current = state.read().config_options().catalog.default_catalog.clone();
+    let (catalog, database) = match names {
+        [catalog, database] => (catalog.clone(), Some(database.clone())),
+        [name] if context.catalog(name).is_some() => (name.clone(), None),
+        [database] => (current, Some(database.clone())),
+        _ => return refuse("takes catalog.database, or one of both".into()),
+    };
+    let Some(provider) = context.catalog(&catalog) else {
+        return refuse(format!("there is no catalog '{catalog}'"));
+    };
+    let doris = ddl::doris_catalog(context, &catalog);
+    let default = doris.as_ref().and_then(|doris| doris.options().default_database.clone());
+    let Some(database) = database.or(default).or_else(|| provider.schema_names().into_iter().next()) else {
+        return refuse(format!("catalog '{catalog}' has no database, say USE {catalog}.database"));
+    };
+    // A database that was made elsewhere may be missing in the lists of a Doris catalog.
+    if doris.is_none() && provider.schema(&database).is_none() {
+        return refuse(format!("there is no '{database}' in catalog '{catalog}'"));
+    }
+    let mut state = state.write();
+    let defaults = &mut state.config_mut().options_mut().catalog;
+    defaults.default_catalog = catalog;
+    defaults.default_schema = database;
+    Ok(())
 }
 
 /// `statement` with an empty `LOCATION` when it creates a Doris table and names none: DataFusion demands the clause.
@@ -85,21 +180,9 @@ pub(crate) fn with_optional_location(statement: &str) -> String {
     let Some(last) = significant.last().filter(|_| creates_doris_table(&words) && !has_location(&words)) else {
         return statement.to_string();
     };
-    // Before a final semicolon or comment. Columns count characters, and the end is the first one behind the token.
-    let Location { line, column } = last.span.end;
-    let (line, column) = (usize::try_from(line).unwrap_or(usize::MAX), usize::try_from(column).unwrap_or(usize::MAX));
-    let line_start = match line {
-        0 | 1 => 0,
-        _ => statement.match_indices('\n').nth(line - 2).map_or(statement.len(), |(index, _)| index + 1),
-    };
-    let rest = &statement[line_start..];
-    let end =
-        rest.char_indices().nth(column.saturating_sub(1)).map_or(statement.len(), |(index, _)| line_start + index);
+    // Before a final semicolon or comment: the end is the first character behind the token.
+    let end = byte_of(statement, last.span.end);
     format!("{} LOCATION ''{}", &statement[..end], &statement[end..])
-}
-
-fn is_word(token: Option<&&Token>, word: &str) -> bool {
-    matches!(token, Some(Token::Word(found)) if found.quote_style.is_none() && found.value.eq_ignore_ascii_case(word))
 }
 
 fn creates_doris_table(tokens: &[&Token]) -> bool {
@@ -129,8 +212,6 @@ fn has_location(tokens: &[&Token]) -> bool {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::expect_used)]
 mod tests {
-    use datafusion::logical_expr::{DdlStatement, LogicalPlan};
-
     use super::*;
 
     #[test]

@@ -125,6 +125,12 @@ impl DorisTableBuilder {
             Some(client) => client,
             None => DorisClient::try_new(Arc::new(options.connection.clone()))?,
         };
+        if options.table.catalog.is_some() && options.read.mode.is_changelog() {
+            return Err(Error::unsupported(
+                format!("reading the changes of {}", options.table),
+                "tables of external catalogs have none, leave out 'source.scan.mode'",
+            ));
+        }
         let doris = client.table_schema(&options.table).await?;
         let options = with_change_format(options, &doris)?;
         let declared = with_read_fields(declared, &options, &doris)?;
@@ -320,6 +326,10 @@ impl DorisTable {
 
     /// Refuses to write to a changelog.
     fn check_takes_rows(&self, word: &str) -> Result<()> {
+        if self.doris.table.catalog.is_some() {
+            let what = format!("{word} the external {}", self.doris.table);
+            return Err(Error::unsupported(what, "it can be read only, write to a table of doris itself"));
+        }
         if !self.is_changelog() {
             return Ok(());
         }
@@ -441,7 +451,11 @@ impl TableProvider for DorisTable {
     }
 
     fn table_type(&self) -> TableType {
-        TableType::Base
+        // Views have no model, nor have tables of external catalogs.
+        match (&self.doris.model, &self.doris.table.catalog) {
+            (None, None) => TableType::View,
+            _ => TableType::Base,
+        }
     }
 
     fn constraints(&self) -> Option<&Constraints> {

@@ -170,7 +170,7 @@ fn check_events(schema: &Schema, doris: &TableSchema) -> Result<()> {
 
 /// The columns that events fill.
 fn event_columns(doris: &TableSchema, columns: Option<Vec<String>>) -> Result<Schema> {
-    let all = doris.arrow_schema()?;
+    let all = doris.arrow_schema();
     let Some(columns) = columns else { return Ok(all.as_ref().clone()) };
     let mut fields = Vec::with_capacity(columns.len());
     for name in columns {

@@ -248,6 +248,14 @@ impl Cluster {
         format!("CREATE EXTERNAL TABLE {name} STORED AS DORIS OPTIONS ({})", list.join(", "))
     }
 
+    /// `CREATE EXTERNAL CATALOG name STORED AS DORIS OPTIONS (…)` over this cluster.
+    pub fn catalog_ddl(&self, name: &str, options: &[(&str, &str)]) -> String {
+        let table = format!("'table.identifier' '{}', ", self.table("x"));
+        let ddl = self.ddl(name, "x", options).replacen("EXTERNAL TABLE", "EXTERNAL CATALOG", 1);
+        assert!(ddl.contains(&table), "{ddl}");
+        ddl.replacen(&table, "", 1)
+    }
+
     /// Declares an external table over `table`.
     pub async fn declare(&self, ctx: &SessionContext, name: &str, table: &str, options: &[(&str, &str)]) {
         run(ctx, &self.ddl(name, table, options)).await;

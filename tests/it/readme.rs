@@ -13,6 +13,13 @@ fn the_option_table_is_the_one_of_the_code() {
 }
 
 #[test]
+fn the_type_table_is_the_one_of_the_code() {
+    let table = datafusion_doris::types::type_table();
+    let page = include_str!("../../docs/types.md");
+    assert!(page.contains(&table), "docs/types.md has a stale table, it must hold:\n{table}");
+}
+
+#[test]
 fn the_commands_that_ci_runs_are_there() {
     for name in ["main job", "tests"] {
         assert!(README.contains(&format!("<!-- ci: {name} -->\n```sh\n")), "no block '{name}'");

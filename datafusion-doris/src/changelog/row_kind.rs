@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     fn table() -> TableIdent {
-        TableIdent { database: "db".into(), table: "t".into() }
+        TableIdent::new("db", "t")
     }
 
     fn schema(names: &[&str]) -> Schema {

@@ -144,18 +144,7 @@ impl DorisClient {
                     other => other,
                 })?;
             let columns = columns_of(table, &described)?;
-            let path = format!("/api/{}/{}/_schema", escape(&table.database), escape(&table.table));
-            let operation = format!("the schema of {table}");
-            let rest = self.on_any_frontend(|node| {
-                let (path, operation) = (path.as_str(), operation.as_str());
-                async move { self.get(&node, path, operation, Envelope::Object).await }
-            });
-            let mut model = match rest.await {
-                Ok(data) => data.get("keysType").and_then(Value::as_str).and_then(KeyModel::parse),
-                // Views and external tables are not served here.
-                Err(Error::Server { .. }) => None,
-                Err(error) => return Err(error),
-            };
+            let mut model = self.rest_model(table).await?;
             let ddl = match self.statement(&format!("SHOW CREATE TABLE {}", quote_table(table))).await {
                 Ok(rows) => rows.value(0, "Create Table").unwrap_or_default().to_string(),
                 Err(Error::Server { message, .. }) => {
@@ -164,7 +153,8 @@ impl DorisClient {
                 }
                 Err(error) => return Err(error),
             };
-            if model.is_none() {
+            // That of an external table is the DDL of where it comes from.
+            if model.is_none() && table.catalog.is_none() {
                 model = model_of(&ddl);
             }
             Ok(TableSchema { table: table.clone(), model, columns, properties: properties_of(&ddl) })
@@ -172,12 +162,32 @@ impl DorisClient {
         .boxed()
     }
 
+    /// The model that `_schema` tells; `None` for views and external tables, which are not served there.
+    async fn rest_model(&self, table: &TableIdent) -> Result<Option<KeyModel>> {
+        if table.catalog.is_some() {
+            return Ok(None);
+        }
+        let path = format!("/api/{}/{}/_schema", escape(&table.database), escape(&table.table));
+        let operation = format!("the schema of {table}");
+        let (path, operation) = (path.as_str(), operation.as_str());
+        let rest = self.on_any_frontend(|node| async move { self.get(&node, path, operation, Envelope::Object).await });
+        match rest.await {
+            Ok(data) => Ok(data.get("keysType").and_then(Value::as_str).and_then(KeyModel::parse)),
+            Err(Error::Server { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Tablets that a scan of `table` with `filter` (a Doris condition) touches, by tablet id.
     ///
     /// # Errors
-    /// [`Error::Server`] when the server cannot plan it, for example for views.
+    /// [`Error::Server`] when the server cannot plan it, for example for views; [`Error::Unsupported`] for tables of
+    /// external catalogs.
     pub fn tablets<'a>(&'a self, table: &'a TableIdent, filter: Option<&'a str>) -> BoxFuture<'a, Result<Vec<Tablet>>> {
         async move {
+            if table.catalog.is_some() {
+                return Err(Error::unsupported(format!("tablets of {table}"), "an external table has none"));
+            }
             let condition = filter.map(|filter| format!(" WHERE {filter}")).unwrap_or_default();
             let body = json!({ "sql": format!("SELECT * FROM {}{condition}", quote_table(table)) });
             let path = format!("/api/{}/{}/_query_plan", escape(&table.database), escape(&table.table));
@@ -368,8 +378,8 @@ fn columns_of(table: &TableIdent, described: &StatementRows) -> Result<Vec<Colum
         let shape = || Error::schema(table, "DESC gave no Field or no Type");
         let name = described.value(row, "Field").ok_or_else(shape)?.to_string();
         let type_text = described.value(row, "Type").ok_or_else(shape)?;
-        let doris_type =
-            DorisType::parse(type_text).map_err(|reason| Error::schema(table, format!("column '{name}': {reason}")))?;
+        // A type that is newer than this crate spoils its own column only.
+        let doris_type = DorisType::parse(type_text).unwrap_or_else(|_| DorisType::Unknown(type_text.into()));
         Ok(ColumnSchema {
             name,
             doris_type,

@@ -13,11 +13,12 @@ struct Entry {
     value: String,
 }
 
-/// Options by key, and the open-ended `sink.properties.*`.
+/// Options by key, and the open-ended `sink.properties.*` and `table.properties.*`.
 #[derive(Debug, Default)]
 pub(super) struct Entries {
     known: BTreeMap<OptionKey, Entry>,
     properties: BTreeMap<String, String>,
+    table_properties: BTreeMap<String, String>,
 }
 
 impl Entries {
@@ -29,8 +30,13 @@ impl Entries {
         for (typed, value) in sorted {
             let typed = as_typed(&typed).to_owned();
             let key: OptionKey = typed.parse()?;
-            if key == OptionKey::SinkProperties {
-                entries.add_property(&typed, value)?;
+            let open_ended = match key {
+                OptionKey::SinkProperties => Some(("sink.properties.", &mut entries.properties)),
+                OptionKey::TableProperties => Some(("table.properties.", &mut entries.table_properties)),
+                _ => None,
+            };
+            if let Some((prefix, properties)) = open_ended {
+                add_property(properties, prefix, &typed, value)?;
                 continue;
             }
             if key.support() == Support::Later {
@@ -47,19 +53,6 @@ impl Entries {
         Ok(entries)
     }
 
-    fn add_property(&mut self, typed: &str, value: String) -> Result<()> {
-        let key = normalise(typed);
-        let key = key.strip_prefix("doris.").unwrap_or(&key);
-        let name = key.strip_prefix("sink.properties.").unwrap_or(key).to_owned();
-        if let Some(earlier) = self.properties.get(&name)
-            && *earlier != value
-        {
-            return Err(Error::config(typed, "given twice with different values"));
-        }
-        self.properties.insert(name, value);
-        Ok(())
-    }
-
     /// The value of `key`, parsed; the parser's reason becomes an error that names the key as typed.
     pub(super) fn parse<T>(&mut self, key: OptionKey, parser: impl FnOnce(&str) -> Parsed<T>) -> Result<Option<T>> {
         match self.known.remove(&key) {
@@ -73,10 +66,43 @@ impl Entries {
         self.known.remove(&key).map(|entry| entry.value)
     }
 
+    /// Takes the `table.properties.*`, keys without that prefix and in lower case.
+    pub(super) fn take_table_properties(&mut self) -> BTreeMap<String, String> {
+        std::mem::take(&mut self.table_properties)
+    }
+
+    /// Refuses what only a catalog has.
+    pub(super) fn refuse_catalog_options(&self) -> Result<()> {
+        let advice = "is an option of catalogs (CREATE EXTERNAL CATALOG), leave it out of the table's";
+        for key in [OptionKey::CatalogName, OptionKey::CatalogTtl, OptionKey::DefaultDatabase] {
+            if let Some(entry) = self.known.get(&key) {
+                return Err(Error::config(&entry.typed, advice));
+            }
+        }
+        match self.table_properties.keys().next() {
+            Some(name) => Err(Error::config(format!("table.properties.{name}"), advice)),
+            None => Ok(()),
+        }
+    }
+
     /// Takes the `sink.properties.*`, keys without that prefix and in lower case.
     pub(super) fn take_properties(&mut self) -> BTreeMap<String, String> {
         std::mem::take(&mut self.properties)
     }
+}
+
+/// One of the options that begin with `prefix`, by the rest of its key.
+fn add_property(properties: &mut BTreeMap<String, String>, prefix: &str, typed: &str, value: String) -> Result<()> {
+    let key = normalise(typed);
+    let key = key.strip_prefix("doris.").unwrap_or(&key);
+    let name = key.strip_prefix(prefix).unwrap_or(key).to_owned();
+    if let Some(earlier) = properties.get(&name)
+        && *earlier != value
+    {
+        return Err(Error::config(typed, "given twice with different values"));
+    }
+    properties.insert(name, value);
+    Ok(())
 }
 
 /// A text that must not be blank.
@@ -107,8 +133,6 @@ fn check_later(key: OptionKey, typed: &str, value: &str) -> Result<()> {
                 _ => "remove the option",
             }
         }
-        OptionKey::TableProperties => "create the table in Doris with its PROPERTIES",
-        OptionKey::DefaultDatabase => "name the database in 'table.identifier'",
         _ => "remove the option",
     };
     Err(Error::config(typed, format!("not supported yet, {advice}")))

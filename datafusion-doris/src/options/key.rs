@@ -143,8 +143,10 @@ option_keys! {
     S3PathStyleAccess = "sink.s3.path-style-access" [], "false", Used, "The bucket stands in the path of a URL instead of its host, for this program and for Doris; as many stores other than AWS want it, and buckets with a dot over TLS.";
     S3ObjectSize = "sink.s3.object-size" [], "128mb", Used, "Size after which the next staged object is begun, at least 5mb.";
     S3CleanUp = "sink.s3.clean-up" [], "false", Used, "`true`: staged objects are removed once their rows are in the table; otherwise a life-cycle rule of the bucket does that. Those of failed statements are removed in any case, as far as possible.";
-    TableProperties = "table.properties.*" [], "", Later, "Properties of created tables; not supported yet.";
-    DefaultDatabase = "default-database" [], "", Later, "Of the catalog, which is not supported yet.";
+    TableProperties = "table.properties.*" [], "", Used, "Of a catalog: `PROPERTIES` of the tables that CREATE TABLE makes in it, for example `table.properties.replication_num` = `1`.";
+    DefaultDatabase = "default-database" [], "", Used, "Of a catalog: the database that `USE name` chooses. LOCATION `doris://fe:8030/db` names it too.";
+    CatalogName = "catalog.name" [], "internal", Used, "Of a catalog: the catalog of Doris that it shows, for example one of Hive or Iceberg; those are read only.";
+    CatalogTtl = "catalog.ttl" [], "10s", Used, "Of a catalog: age at which a table's columns, and the lists of names, are read anew; `0s`: for each statement.";
 }
 
 impl OptionKey {

@@ -2,6 +2,7 @@
 //!
 //! [`DorisOptions::from_map`] is the only reader of option texts; everything behind it works on these structs.
 
+mod catalog;
 mod change_format;
 mod connection;
 mod entries;
@@ -27,6 +28,7 @@ mod write_mode;
 
 use std::collections::HashMap;
 
+pub use catalog::CatalogOptions;
 pub use change_format::{ChangeFormat, DebeziumOptions, TimePrecision};
 pub use connection::ConnectionOptions;
 pub use flush::FlushOptions;
@@ -82,10 +84,9 @@ impl DorisOptions {
     pub fn from_location_and_map(location: &str, map: HashMap<String, String>) -> Result<Self> {
         let located = Location::parse(location)?;
         let mut entries = Entries::resolve(map)?;
-        let (located_nodes, located_table) = match located {
-            Some(Location { fenodes, table }) => (Some(fenodes), table),
-            None => (None, None),
-        };
+        entries.refuse_catalog_options()?;
+        let located_table = located.as_ref().map(Location::table).transpose()?.flatten();
+        let located_nodes = located.map(|location| location.fenodes);
         let connection = ConnectionOptions::from_entries(&mut entries, located_nodes)?;
         let given = entries.parse(OptionKey::TableIdentifier, TableIdent::parse)?;
         let table = match (given, located_table) {
@@ -95,27 +96,14 @@ impl DorisOptions {
             (Some(table), _) | (None, Some(table)) => table,
             (None, None) => return Err(Error::config("table.identifier", "is required, 'database.table'")),
         };
-        let read = ReadOptions::from_entries(&mut entries)?;
-        if read.offset.is_some() && connection.jdbc_url.is_none() {
-            return Err(Error::config(
-                "jdbc-url",
-                "is required when 'source.changelog.offset-table' is given, jdbc:mysql://host:9030",
-            ));
-        }
-        if read.mode.is_changelog() && !connection.use_flight {
-            return Err(Error::config(
-                OptionKey::UseFlightSql.as_ref(),
-                "must be true to read changes, which come by Arrow Flight SQL only",
-            ));
-        }
-        let sink = SinkOptions::from_entries(&mut entries)?;
-        if sink.write_mode == WriteMode::Tvf && connection.jdbc_url.is_none() {
-            return Err(Error::config(
-                "jdbc-url",
-                "is required with 'sink.write-mode' = 'TVF', jdbc:mysql://host:9030",
-            ));
-        }
+        let (read, sink) = table_options(&mut entries, &connection)?;
         Ok(Self { table, connection, read, sink })
+    }
+
+    /// Sets [`Self::connection`].
+    pub fn with_connection(mut self, connection: ConnectionOptions) -> Self {
+        self.connection = connection;
+        self
     }
 
     /// Sets [`Self::read`].
@@ -129,4 +117,26 @@ impl DorisOptions {
         self.sink = sink;
         self
     }
+}
+
+/// The options that say how tables are read and written.
+fn table_options(entries: &mut Entries, connection: &ConnectionOptions) -> Result<(ReadOptions, SinkOptions)> {
+    let read = ReadOptions::from_entries(entries)?;
+    if read.offset.is_some() && connection.jdbc_url.is_none() {
+        return Err(Error::config(
+            "jdbc-url",
+            "is required when 'source.changelog.offset-table' is given, jdbc:mysql://host:9030",
+        ));
+    }
+    if read.mode.is_changelog() && !connection.use_flight {
+        return Err(Error::config(
+            OptionKey::UseFlightSql.as_ref(),
+            "must be true to read changes, which come by Arrow Flight SQL only",
+        ));
+    }
+    let sink = SinkOptions::from_entries(entries)?;
+    if sink.write_mode == WriteMode::Tvf && connection.jdbc_url.is_none() {
+        return Err(Error::config("jdbc-url", "is required with 'sink.write-mode' = 'TVF', jdbc:mysql://host:9030"));
+    }
+    Ok((read, sink))
 }

@@ -192,6 +192,8 @@ fn is_scalar(doris_type: &DorisType) -> bool {
     !matches!(
         doris_type,
         DorisType::Opaque(_)
+            | DorisType::Unknown(_)
+            | DorisType::VarBinary
             | DorisType::Json
             | DorisType::Variant
             | DorisType::Array(_)

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::array::timezone::Tz;
 use arrow::array::{
     Array, ArrayRef, AsArray, Decimal256Array, FixedSizeBinaryArray, ListArray, MapArray, PrimitiveArray,
-    RecordBatchOptions, StringArray, StructArray, new_null_array,
+    RecordBatchOptions, StringArray, StructArray, UInt32Array, new_null_array,
 };
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{
@@ -102,21 +102,31 @@ fn convert(action: &WireAction, array: &ArrayRef, target: &DataType) -> Converte
         WireAction::Int128ToDecimal => {
             let wide = int128_values(array)?.map(|value| value.map(i256::from_i128));
             let wide: Decimal256Array = wide.collect();
-            let DataType::Decimal256(precision, scale) = target else {
-                return Err(ArrowError::CastError(format!("{target} is no decimal")));
-            };
-            Ok(Arc::new(wide.with_precision_and_scale(*precision, *scale)?))
+            let wide: ArrayRef = Arc::new(wide.with_precision_and_scale(39, 0)?);
+            if wide.data_type() == target { Ok(wide) } else { cast_with_options(&wide, target, &EXACT) }
         }
         WireAction::Int128ToText => {
             let text = int128_values(array)?.map(|value| value.map(|value| value.to_string()));
             Ok(Arc::new(text.collect::<StringArray>()))
         }
-        WireAction::BitsToIpv4Text => {
-            // 32 bits of either signedness: the pattern counts.
-            let bits = match array.data_type() {
-                DataType::UInt32 => array.as_primitive::<UInt32Type>().clone(),
-                _ => array.as_primitive::<arrow::datatypes::Int32Type>().unary::<_, UInt32Type>(|bits| bits as u32),
+        WireAction::BitsToInteger => cast_with_options(&(Arc::new(ipv4_bits(array)) as ArrayRef), target, &EXACT),
+        WireAction::Ipv4TextToInteger => {
+            let text = cast_with_options(array, &DataType::Utf8, &EXACT)?;
+            let number = |text: &str| match text.parse::<Ipv4Addr>() {
+                Ok(address) => Ok(address.to_bits()),
+                Err(_) => Err(ArrowError::CastError(format!("'{text}' is no ipv4 address"))),
             };
+            let bits = text.as_string::<i32>().iter().map(|text| text.map(number).transpose());
+            let bits: ArrayRef = Arc::new(bits.collect::<Result<UInt32Array, _>>()?);
+            cast_with_options(&bits, target, &EXACT)
+        }
+        WireAction::UuidBytesToText => {
+            let bytes = array.as_fixed_size_binary_opt().ok_or_else(|| mismatch(array, target))?;
+            let text = bytes.iter().map(|bytes| bytes.map(uuid_text));
+            Ok(Arc::new(text.collect::<StringArray>()))
+        }
+        WireAction::BitsToIpv4Text => {
+            let bits = ipv4_bits(array);
             let text = bits.iter().map(|bits| bits.map(|bits| Ipv4Addr::from(bits).to_string()));
             Ok(Arc::new(text.collect::<StringArray>()))
         }
@@ -138,6 +148,27 @@ fn int128_values(array: &ArrayRef) -> Result<impl Iterator<Item = Option<i128>> 
         .filter(|bytes| bytes.value_length() == 16)
         .ok_or_else(|| ArrowError::CastError("expected 16 bytes per value".into()))?;
     Ok(bytes.iter().map(|value| value.and_then(|bytes| <[u8; 16]>::try_from(bytes).ok()).map(i128::from_le_bytes)))
+}
+
+/// 32 bits of either signedness: the pattern counts.
+fn ipv4_bits(array: &ArrayRef) -> UInt32Array {
+    match array.data_type() {
+        DataType::UInt32 => array.as_primitive::<UInt32Type>().clone(),
+        _ => array.as_primitive::<arrow::datatypes::Int32Type>().unary::<_, UInt32Type>(|bits| bits as u32),
+    }
+}
+
+/// Groups of 8, 4, 4, 4 and 12 digits.
+fn uuid_text(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(36);
+    for (at, byte) in bytes.iter().enumerate() {
+        if matches!(at, 4 | 6 | 8 | 10) {
+            text.push('-');
+        }
+        let digit = |four: u8| char::from_digit(u32::from(four), 16).unwrap_or_default();
+        text.extend([digit(byte >> 4), digit(byte & 15)]);
+    }
+    text
 }
 
 /// Old servers send the address as one decimal number.
@@ -298,6 +329,66 @@ mod tests {
         let number = StringArray::from(vec!["1", "::2"]);
         let read = one(DorisType::Ipv6, DataType::Utf8, true, Arc::new(number)).unwrap();
         assert_eq!(read.as_string::<i32>(), &StringArray::from(vec!["::1", "::2"]));
+    }
+
+    #[test]
+    fn largeint_is_converted_by_value_where_it_is_declared_narrower() {
+        let wire = |values: [i128; 2]| -> [ArrayRef; 3] {
+            let bytes = values.map(i128::to_le_bytes);
+            let wide = Decimal256Array::from_iter_values(values.map(i256::from_i128));
+            [
+                Arc::new(StringArray::from(values.map(|value| value.to_string()).to_vec())),
+                Arc::new(FixedSizeBinaryArray::try_from_iter(bytes.iter()).unwrap()),
+                Arc::new(wide.with_precision_and_scale(39, 0).unwrap()),
+            ]
+        };
+        for target in [DataType::Int64, DataType::Decimal128(20, 0)] {
+            for array in wire([i128::from(i64::MAX), -5]) {
+                let read = one(DorisType::LargeInt, target.clone(), true, array).unwrap();
+                let text = cast_with_options(&read, &DataType::Utf8, &EXACT).unwrap();
+                assert_eq!(text.as_string::<i32>(), &StringArray::from(vec!["9223372036854775807", "-5"]));
+            }
+            for array in wire([i128::MAX, 1]) {
+                let error = one(DorisType::LargeInt, target.clone(), true, array).unwrap_err().to_string();
+                assert!(error.contains("column 'c'"), "{error}");
+            }
+        }
+        for array in wire([i128::MIN, 1]) {
+            let read = one(DorisType::LargeInt, DataType::Utf8, true, array).unwrap();
+            assert_eq!(read.as_string::<i32>().value(0), i128::MIN.to_string());
+        }
+    }
+
+    #[test]
+    fn addresses_declared_as_integers_sort_as_addresses() {
+        let bits: ArrayRef = Arc::new(Int32Array::from(vec![-1, 1]));
+        let text: ArrayRef = Arc::new(StringArray::from(vec!["255.255.255.255", "0.0.0.1"]));
+        for array in [bits, text] {
+            let read = one(DorisType::Ipv4, DataType::Int64, true, array).unwrap();
+            assert_eq!(read.as_primitive::<arrow::datatypes::Int64Type>(), &Int64Array::from(vec![u32::MAX.into(), 1]));
+        }
+        let wrong = StringArray::from(vec!["1.2.3"]);
+        assert!(one(DorisType::Ipv4, DataType::UInt32, true, Arc::new(wrong)).is_err());
+    }
+
+    #[test]
+    fn uuid_is_its_text() {
+        let bytes = FixedSizeBinaryArray::try_from_iter([std::array::from_fn::<u8, 16, _>(|i| i as u8 * 17)].iter());
+        let read = one(DorisType::Uuid, DataType::Utf8, true, Arc::new(bytes.unwrap())).unwrap();
+        assert_eq!(read.as_string::<i32>().value(0), "00112233-4455-6677-8899-aabbccddeeff");
+    }
+
+    #[test]
+    fn dates_and_integers_widen_exactly() {
+        let days: ArrayRef = Arc::new(arrow::array::Date32Array::from(vec![1]));
+        let read = one(DorisType::Date, micros(), true, days).unwrap();
+        assert_eq!(read.as_primitive::<TimestampMicrosecondType>().value(0), 86_400_000_000);
+        let wide: ArrayRef = Arc::new(Int64Array::from(vec![i64::MIN]));
+        let read = one(DorisType::BigInt, DataType::Decimal128(20, 1), true, Arc::clone(&wide)).unwrap();
+        assert_eq!(read.as_primitive::<arrow::datatypes::Decimal128Type>().value(0), i128::from(i64::MIN) * 10);
+        for target in [DataType::Decimal128(19, 1), DataType::Float64] {
+            assert!(one(DorisType::BigInt, target, true, Arc::clone(&wide)).is_err());
+        }
     }
 
     #[test]

@@ -94,7 +94,7 @@ fn array_of(doris: &DorisType, texts: &BinaryArray) -> Typed<ArrayRef> {
             let micros = each(texts, micros_of_time)?;
             Arc::new(micros.into_iter().collect::<PrimitiveArray<Float64Type>>())
         }
-        DorisType::Decimal(..) | DorisType::TimestampTz(_) => {
+        DorisType::Decimal(..) | DorisType::TimestampTz(_) | DorisType::TimestampNs => {
             let target = doris.arrow_type()?;
             cast_with_options(&strings(texts)?, &target, &EXACT).map_err(|error| error.to_string())?
         }
@@ -108,8 +108,11 @@ fn array_of(doris: &DorisType, texts: &BinaryArray) -> Typed<ArrayRef> {
         | DorisType::Json
         | DorisType::Variant
         | DorisType::Ipv4
-        | DorisType::Ipv6 => strings(texts)?,
+        | DorisType::Ipv6
+        | DorisType::Uuid => strings(texts)?,
+        DorisType::VarBinary => Arc::new(texts.clone()),
         DorisType::Opaque(name) => return Err(format!("type {name} has no readable values")),
+        DorisType::Unknown(text) => return Err(format!("type {text} is not known")),
         DorisType::Array(_) | DorisType::Map(..) | DorisType::Struct(_) => {
             let nodes = each(texts, |text| Parser::new(text).whole(doris))?;
             nested(doris, nodes)?

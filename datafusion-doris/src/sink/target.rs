@@ -110,7 +110,7 @@ impl LoadTarget {
 
     /// A load of which only the label is known, and the writer.
     pub(super) fn load(&self, label: String, lane: u32) -> Committable {
-        let TableIdent { database, table } = self.table.clone();
+        let TableIdent { database, table, .. } = self.table.clone();
         Committable { db: database, table, label, txn_id: None, host: String::new(), lane, staged: None }
     }
 }

@@ -7,7 +7,8 @@ pub fn quote_ident(name: &str) -> String {
     format!("`{}`", name.replace('`', "``"))
 }
 
-/// `` `db`.`table` ``.
+/// `` `db`.`table` ``, with the catalog before it when that is not `internal`.
 pub fn quote_table(table: &TableIdent) -> String {
-    format!("{}.{}", quote_ident(&table.database), quote_ident(&table.table))
+    let catalog = table.catalog.as_ref().map(|catalog| format!("{}.", quote_ident(catalog))).unwrap_or_default();
+    format!("{catalog}{}.{}", quote_ident(&table.database), quote_ident(&table.table))
 }

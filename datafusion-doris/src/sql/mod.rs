@@ -6,6 +6,7 @@
 mod assign;
 mod change;
 mod changelog;
+mod create;
 mod expr;
 mod ident;
 mod literal;
@@ -18,6 +19,7 @@ mod tests;
 pub use assign::{AssignedValue, assigned_value};
 pub use change::{Change, delete_sql, truncate_sql, update_sql};
 pub use changelog::{ChangelogSelect, HiddenColumns, IncrementType, commit_at_sql, first_change_sql, utc_text};
+pub use create::{CreateStatements, CreateTable, create_database};
 pub use expr::filter_sql;
 pub(crate) use expr::{
     Columns, PushedFilter, SqlColumn, SqlValue, condition_sql, has_key_literals, key_literal, pushed_filter, value_sql,

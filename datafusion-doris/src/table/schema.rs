@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 
 use crate::changelog::metadata_field;
 use crate::error::{Error, Result};
@@ -45,7 +45,7 @@ impl BoundSchema {
     pub fn bind(doris: &TableSchema, declared: Option<&SchemaRef>, kind: KindColumn) -> Result<Self> {
         let fields = match declared {
             Some(declared) => declared_fields(doris, declared, &kind)?,
-            None => doris.arrow_schema()?.fields().iter().map(|field| field.as_ref().clone()).collect(),
+            None => doris.arrow_schema().fields().iter().map(|field| field.as_ref().clone()).collect(),
         };
         let changelog = matches!(kind, KindColumn::Source(..));
         let mut bound = Vec::with_capacity(fields.len());
@@ -58,7 +58,9 @@ impl BoundSchema {
                     format!("has no column '{}', its columns are {}", field.name(), known.join(", ")),
                 ));
             };
-            check_type(doris, &column.doris_type, &field)?;
+            if declared.is_some() {
+                check_type(doris, &column.doris_type, &field)?;
+            }
             let nullable = (field.is_nullable() && column.nullable) || (changelog && !column.key);
             let natural = column.doris_type.arrow_type().ok();
             let same_name = column.name == *field.name();
@@ -159,7 +161,14 @@ fn declared_fields(doris: &TableSchema, declared: &SchemaRef, kind: &KindColumn)
 /// Refuses a declared type that fits neither for reading nor for writing.
 fn check_type(doris: &TableSchema, doris_type: &DorisType, field: &Field) -> Result<()> {
     let Err(reason) = check_readable(doris_type, field) else { return Ok(()) };
+    // Finer than microseconds: checked by value when it is written.
+    let finer = matches!(
+        (doris_type, field.data_type()),
+        (DorisType::DateTime(6), DataType::Timestamp(TimeUnit::Nanosecond, None))
+            | (DorisType::TimestampTz(6), DataType::Timestamp(TimeUnit::Nanosecond, Some(_)))
+    );
     let writable = is_text(field.data_type())
+        || finer
         || doris_type_of(field.data_type()).and_then(|declared| declared.arrow_type()).is_ok_and(|declared| {
             doris_type.arrow_type().is_ok_and(|natural| {
                 check_readable(&doris_type_of(&declared).unwrap_or(DorisType::String), &Field::new("", natural, true))

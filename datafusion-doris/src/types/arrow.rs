@@ -21,7 +21,9 @@ impl DorisType {
     /// | DATETIME(p) | Timestamp(µs), without zone: the digits as stored |
     /// | TIMESTAMPTZ(p) | Timestamp(µs, +00:00) |
     /// | TIME(p) | Float64, as the server sends it |
-    /// | CHAR, VARCHAR, STRING, JSON, VARIANT, IPV4, IPV6 | Utf8 |
+    /// | CHAR, VARCHAR, STRING, JSON, VARIANT, IPV4, IPV6, UUID | Utf8 |
+    /// | TIMESTAMP_NS | Timestamp(ns), without zone |
+    /// | VARBINARY | Binary |
     /// | ARRAY, MAP, STRUCT | List, Map, Struct of the above; elements nullable, map keys not |
     ///
     /// # Errors
@@ -48,11 +50,20 @@ impl DorisType {
             | DorisType::Json
             | DorisType::Variant
             | DorisType::Ipv4
-            | DorisType::Ipv6 => DataType::Utf8,
+            | DorisType::Ipv6
+            | DorisType::Uuid => DataType::Utf8,
+            DorisType::TimestampNs => DataType::Timestamp(TimeUnit::Nanosecond, None),
+            DorisType::VarBinary => DataType::Binary,
             DorisType::Opaque(name) => {
                 return Err(format!(
-                    "type {name} has no readable values, read it through a view that converts it \
-                     (for example BITMAP_TO_STRING, HLL_CARDINALITY or CAST) or leave it out of the column list"
+                    "type {name} has no readable values, read it by doris_query or a view that converts it \
+                     (for example by BITMAP_TO_STRING, BITMAP_COUNT, HLL_CARDINALITY or CAST), or leave it out"
+                ));
+            }
+            DorisType::Unknown(text) => {
+                return Err(format!(
+                    "unknown Doris type '{text}', read it through a view that converts it by CAST, or leave it out of \
+                     the column list"
                 ));
             }
             DorisType::Array(element) => {

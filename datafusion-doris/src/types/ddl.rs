@@ -186,9 +186,9 @@ impl<'a> Parser<'a> {
             "bitmap" => DorisType::Opaque("BITMAP"),
             "hll" => DorisType::Opaque("HLL"),
             "quantile_state" => DorisType::Opaque("QUANTILE_STATE"),
-            "varbinary" => DorisType::Opaque("VARBINARY"),
-            "uuid" => DorisType::Opaque("UUID"),
-            "timestamp_ns" => DorisType::Opaque("TIMESTAMP_NS"),
+            "varbinary" => DorisType::VarBinary,
+            "uuid" => DorisType::Uuid,
+            "timestamp_ns" => DorisType::TimestampNs,
             _ => return Err(self.fail()),
         })
     }
@@ -324,7 +324,11 @@ impl fmt::Display for DorisType {
             DorisType::Variant => f.write_str("VARIANT"),
             DorisType::Ipv4 => f.write_str("IPV4"),
             DorisType::Ipv6 => f.write_str("IPV6"),
+            DorisType::Uuid => f.write_str("UUID"),
+            DorisType::TimestampNs => f.write_str("TIMESTAMP_NS"),
+            DorisType::VarBinary => f.write_str("VARBINARY"),
             DorisType::Opaque(name) => f.write_str(name),
+            DorisType::Unknown(text) => f.write_str(text),
             DorisType::Array(element) => write!(f, "ARRAY<{element}>"),
             DorisType::Map(key, value) => write!(f, "MAP<{key}, {value}>"),
             DorisType::Struct(fields) => {

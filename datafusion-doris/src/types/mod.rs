@@ -3,6 +3,7 @@
 mod arrow;
 mod ddl;
 mod local_time;
+mod mapping;
 mod schema;
 #[cfg(test)]
 mod tests;
@@ -11,6 +12,8 @@ mod wire;
 pub(crate) use arrow::compares_alike;
 pub use arrow::doris_type_of;
 pub use local_time::{LocalTime, ServerZone};
+pub use mapping::markdown_table as type_table;
+pub(crate) use schema::INTERNAL_CATALOG;
 pub use schema::{ColumnSchema, KeyModel, TableIdent, TableSchema};
 pub use wire::{WireAction, wire_action};
 
@@ -57,8 +60,16 @@ pub enum DorisType {
     Ipv4,
     /// IPV6
     Ipv6,
+    /// UUID
+    Uuid,
+    /// TIMESTAMP_NS, a wall clock to the nanosecond
+    TimestampNs,
+    /// VARBINARY
+    VarBinary,
     /// BITMAP, HLL, QUANTILE_STATE, AGG_STATE: opaque states, by DDL name
     Opaque(&'static str),
+    /// A type that this crate does not know, as the server spells it: newer than this crate
+    Unknown(Box<str>),
     /// `ARRAY<T>`
     Array(Box<DorisType>),
     /// `MAP<K, V>`

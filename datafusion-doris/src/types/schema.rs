@@ -4,15 +4,20 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::datatypes::{Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use serde::{Deserialize, Serialize};
 
 use super::DorisType;
-use crate::error::{Error, Result};
 
-/// `db.table`.
+/// The catalog of Doris' own tables.
+pub(crate) const INTERNAL_CATALOG: &str = "internal";
+
+/// `db.table`, or `catalog.db.table` in an external catalog of Doris.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct TableIdent {
+    /// Catalog of Doris that holds it (Hive, Iceberg, JDBC …); `None`: Doris' own, `internal`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub catalog: Option<String>,
     /// Database.
     pub database: String,
     /// Table.
@@ -22,24 +27,25 @@ pub struct TableIdent {
 impl TableIdent {
     /// The table `table` of `database`.
     pub fn new(database: impl Into<String>, table: impl Into<String>) -> Self {
-        Self { database: database.into(), table: table.into() }
+        Self { catalog: None, database: database.into(), table: table.into() }
     }
 
-    /// Reads `db.table` or `internal.db.table`; a part with a dot or a backtick stands in backticks.
+    /// The same table in the catalog `catalog` of Doris; `internal` is that of a [`Self::new`] table.
+    pub fn in_catalog(mut self, catalog: impl Into<String>) -> Self {
+        let catalog = catalog.into();
+        self.catalog = (!catalog.eq_ignore_ascii_case(INTERNAL_CATALOG)).then_some(catalog);
+        self
+    }
+
+    /// Reads `db.table` or `catalog.db.table`; a part with a dot or a backtick stands in backticks.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let shape = || format!("'{text}' is not of the form database.table");
+        let shape = || format!("'{text}' is not of the form database.table or catalog.database.table");
         let mut parts = split_identifier(text.trim()).ok_or_else(shape)?;
-        if parts.len() == 3 {
-            let catalog = parts.remove(0);
-            if !catalog.eq_ignore_ascii_case("internal") {
-                return Err(format!(
-                    "'{text}': catalogs other than internal are not supported yet, use database.table"
-                ));
-            }
-        }
-        match <[String; 2]>::try_from(parts) {
-            Ok([database, table]) => Ok(Self { database, table }),
-            Err(_) => Err(shape()),
+        let catalog = if parts.len() == 3 { Some(parts.remove(0)) } else { None };
+        match (<[String; 2]>::try_from(parts), catalog) {
+            (Ok([database, table]), Some(catalog)) => Ok(Self::new(database, table).in_catalog(catalog)),
+            (Ok([database, table]), None) => Ok(Self::new(database, table)),
+            (Err(_), _) => Err(shape()),
         }
     }
 }
@@ -67,6 +73,9 @@ fn split_identifier(text: &str) -> Option<Vec<String>> {
 
 impl fmt::Display for TableIdent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(catalog) = &self.catalog {
+            write!(f, "{catalog}.")?;
+        }
         write!(f, "{}.{}", self.database, self.table)
     }
 }
@@ -178,23 +187,14 @@ impl TableSchema {
             || is_true("binlog.need_historical_value")
     }
 
-    /// The Arrow schema a reader of the table sees: one field per column, in table order, nullability as in Doris.
-    ///
-    /// # Errors
-    /// [`Error::Schema`] that names a column whose type cannot be read as a value.
-    pub fn arrow_schema(&self) -> Result<SchemaRef> {
-        let fields = self
-            .columns
-            .iter()
-            .map(|column| {
-                let data_type = column
-                    .doris_type
-                    .arrow_type()
-                    .map_err(|reason| Error::schema(&self.table, format!("column '{}': {reason}", column.name)))?;
-                Ok(Field::new(&column.name, data_type, column.nullable))
-            })
-            .collect::<Result<Vec<_>>>()?;
-        Ok(Arc::new(Schema::new(fields)))
+    /// The Arrow schema of the table: one field per column, in table order, nullability as in Doris. A column whose
+    /// type cannot be read as a value is Binary; reading it is refused by name.
+    pub fn arrow_schema(&self) -> SchemaRef {
+        let field = |column: &ColumnSchema| {
+            let data_type = column.doris_type.arrow_type().unwrap_or(DataType::Binary);
+            Field::new(&column.name, data_type, column.nullable)
+        };
+        Arc::new(Schema::new(self.columns.iter().map(field).collect::<Vec<_>>()))
     }
 }
 
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn table_identifier_has_two_parts() {
+    fn table_identifier_has_two_parts_or_three() {
         for (text, database, table) in [
             ("db.t", "db", "t"),
             (" internal.db.t ", "db", "t"),
@@ -254,7 +254,10 @@ mod tests {
         ] {
             assert_eq!(TableIdent::parse(text), Ok(TableIdent::new(database, table)), "{text}");
         }
-        for text in ["", "t", "db.", ".t", "a.b.c", "a.b.c.d", "`a.b", "a`b`.c"] {
+        let external = TableIdent::parse("`my hive`.db.t").unwrap();
+        assert_eq!(external, TableIdent::new("db", "t").in_catalog("my hive"));
+        assert_eq!(external.to_string(), "my hive.db.t");
+        for text in ["", "t", "db.", ".t", "a.b.c.d", "`a.b", "a`b`.c"] {
             assert!(TableIdent::parse(text).is_err(), "{text}");
         }
     }

@@ -121,7 +121,7 @@ proptest! {
 }
 
 #[test]
-fn arrow_schema_names_the_column_it_cannot_read() {
+fn a_column_that_cannot_be_read_keeps_its_place() {
     let mut schema = TableSchema {
         table: TableIdent::new("db", "t"),
         model: Some(KeyModel::Unique),
@@ -132,7 +132,7 @@ fn arrow_schema_names_the_column_it_cannot_read() {
         ],
         properties: Default::default(),
     };
-    let fields = schema.arrow_schema().unwrap();
+    let fields = schema.arrow_schema();
     assert_eq!(
         fields.fields().iter().map(|field| (field.data_type().clone(), field.is_nullable())).collect::<Vec<_>>(),
         [
@@ -142,8 +142,13 @@ fn arrow_schema_names_the_column_it_cannot_read() {
         ]
     );
     schema.columns.push(ColumnSchema::new("users", DorisType::Opaque("BITMAP")));
-    let error = schema.arrow_schema().unwrap_err().to_string();
-    assert!(error.contains("db.t") && error.contains("'users'") && error.contains("BITMAP_TO_STRING"), "{error}");
+    schema.columns.push(ColumnSchema::new("new", DorisType::Unknown("POINT(4)".into())));
+    let fields = schema.arrow_schema();
+    assert_eq!((fields.field(3).data_type(), fields.field(4).data_type()), (&DataType::Binary, &DataType::Binary));
+    for (column, word) in [(3, "BITMAP_TO_STRING"), (4, "POINT(4)")] {
+        let reason = schema.columns[column].doris_type.arrow_type().unwrap_err();
+        assert!(reason.contains(word), "{reason}");
+    }
 }
 
 #[test]
@@ -177,7 +182,10 @@ fn wire_actions_never_cut_a_value() {
         (DorisType::Int, Int32, Int32, Some(WireAction::Keep)),
         (DorisType::Int, Int32, Int64, Some(WireAction::Cast)),
         (DorisType::Int, Int32, Int8, None),
-        (DorisType::Int, Int32, Float64, None),
+        (DorisType::Int, Int32, Float64, Some(WireAction::Cast)),
+        (DorisType::BigInt, Int64, Float64, None),
+        (DorisType::Ipv4, Int32, Float64, None),
+        (DorisType::Ipv4, Int32, Decimal128(20, 0), None),
         (DorisType::Int, DataType::Null, Int32, Some(WireAction::Nulls)),
         (DorisType::LargeInt, Utf8, Decimal256(39, 0), Some(WireAction::TextToDecimal)),
         (DorisType::LargeInt, Utf8, Utf8, Some(WireAction::Keep)),

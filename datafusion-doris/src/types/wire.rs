@@ -23,9 +23,10 @@ pub enum WireAction {
         /// Zone of the wire type, an IANA name or an offset.
         zone: Arc<str>,
     },
-    /// Decimal text to Decimal256(39, 0).
+    /// Decimal text to a decimal without fraction or an integer; a value that does not fit fails.
     TextToDecimal,
-    /// 16 bytes, little-endian two's complement, to Decimal256(39, 0).
+    /// 16 bytes, little-endian two's complement, to a decimal without fraction or an integer; a value that does not fit
+    /// fails.
     Int128ToDecimal,
     /// 16 bytes, little-endian two's complement, to decimal text.
     Int128ToText,
@@ -35,6 +36,12 @@ pub enum WireAction {
     TextToTimestamp,
     /// 32 bits, read as unsigned, to dotted text.
     BitsToIpv4Text,
+    /// 32 bits, read as unsigned, to an integer that holds them.
+    BitsToInteger,
+    /// Dotted text to an integer: the address as a number, which sorts as addresses do.
+    Ipv4TextToInteger,
+    /// 16 bytes, big-endian, to the text of a UUID.
+    UuidBytesToText,
     /// IPv6 text; text without a colon is the address as one decimal number.
     Ipv6Text,
     /// A list: the action for its elements.
@@ -59,13 +66,36 @@ pub fn wire_action(doris: &DorisType, wire: &DataType, target: &DataType) -> Res
         };
     }
     match (doris, wire, target) {
+        // Never read, whatever its column is declared as.
+        (DorisType::Opaque(_) | DorisType::Unknown(_), ..) => doris.arrow_type().and_then(|_| refuse()),
         (_, DataType::Null, _) => Ok(WireAction::Nulls),
-        (DorisType::LargeInt, wire, DataType::Decimal256(39, 0)) if is_text(wire) => Ok(WireAction::TextToDecimal),
-        (DorisType::LargeInt, DataType::FixedSizeBinary(16), DataType::Decimal256(39, 0)) => {
+        (DorisType::LargeInt, wire, target) if is_text(wire) && holds_largeint_checked(target) => {
+            Ok(WireAction::TextToDecimal)
+        }
+        (DorisType::LargeInt, DataType::FixedSizeBinary(16), target) if holds_largeint_checked(target) => {
             Ok(WireAction::Int128ToDecimal)
+        }
+        // What was converted once: Arrow's own cast fails on a value that does not fit.
+        (DorisType::LargeInt, DataType::Decimal256(39, 0), target)
+            if *wire != *target && (is_text(target) || holds_largeint_checked(target)) =>
+        {
+            Ok(WireAction::Cast)
         }
         (DorisType::LargeInt, DataType::FixedSizeBinary(16), DataType::Utf8) => Ok(WireAction::Int128ToText),
         (DorisType::Ipv4, DataType::Int32 | DataType::UInt32, DataType::Utf8) => Ok(WireAction::BitsToIpv4Text),
+        (
+            DorisType::Ipv4,
+            DataType::Int32 | DataType::UInt32,
+            DataType::UInt32 | DataType::Int64 | DataType::UInt64,
+        ) => Ok(WireAction::BitsToInteger),
+        (DorisType::Ipv4, wire, DataType::UInt32 | DataType::Int64 | DataType::UInt64) if is_text(wire) => {
+            Ok(WireAction::Ipv4TextToInteger)
+        }
+        (DorisType::Uuid, DataType::FixedSizeBinary(16), DataType::Utf8) => Ok(WireAction::UuidBytesToText),
+        (DorisType::Variant, DataType::Struct(_), _) => Err(format!(
+            "VARIANT arrived in its binary form ({wire}), which is not read: switch it off for the session's user (SET \
+             PROPERTY or GLOBAL enable_arrow_flight_sql_native_variant = false), or read it by CAST(… AS STRING) in a view"
+        )),
         (DorisType::Ipv6, wire, DataType::Utf8) if is_text(wire) => Ok(WireAction::Ipv6Text),
         (DorisType::Date, wire, DataType::Date32) if is_text(wire) => Ok(WireAction::TextToDate),
         (DorisType::DateTime(_), wire, DataType::Timestamp(_, None)) if is_text(wire) => {
@@ -130,6 +160,11 @@ fn is_text(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
 }
 
+/// Types for whole numbers to which a LARGEINT is converted value by value.
+fn holds_largeint_checked(target: &DataType) -> bool {
+    matches!(target, DataType::Decimal128(_, 0) | DataType::Decimal256(_, 0) | DataType::Int64 | DataType::UInt64)
+}
+
 /// Digits after the second of a unit.
 fn unit_digits(unit: TimeUnit) -> u8 {
     match unit {
@@ -148,7 +183,15 @@ fn holds(target: TimeUnit, wire: TimeUnit, digits: u8) -> bool {
 /// Casts that keep every value (or fail on it), for types that need no knowledge of Doris.
 fn cast_is_exact(doris: &DorisType, wire: &DataType, target: &DataType) -> bool {
     use DataType::{
-        Date32, Date64, Decimal32, Decimal64, Decimal128, Decimal256, Float32, Float64, Int8, Int16, Int32, Int64,
+        Binary, BinaryView, Date32, Date64, Decimal32, Decimal64, Decimal128, Decimal256, Float32, Float64, Int8,
+        Int16, Int32, Int64, LargeBinary, Timestamp,
+    };
+    let digits = |data_type: &DataType| match data_type {
+        Int8 => Some(3),
+        Int16 => Some(5),
+        Int32 => Some(10),
+        Int64 => Some(19),
+        _ => None,
     };
     let decimal = |data_type: &DataType| match data_type {
         Decimal32(precision, scale)
@@ -162,8 +205,15 @@ fn cast_is_exact(doris: &DorisType, wire: &DataType, target: &DataType) -> bool 
         (Int8, Int16 | Int32 | Int64) | (Int16, Int32 | Int64) | (Int32, Int64) => *doris != DorisType::Ipv4,
         (Int8 | Int16 | Int32 | Int64, Decimal256(39, 0)) => *doris == DorisType::LargeInt,
         (Float32, Float64) => true,
+        (Int8 | Int16, Float32 | Float64) | (Int32, Float64) => *doris != DorisType::Ipv4,
+        // Midnight. Beyond the range of a finer unit the cast fails.
+        (Date32, Timestamp(_, None)) => *doris == DorisType::Date,
+        (Binary | LargeBinary | BinaryView, Binary | LargeBinary | BinaryView) => *doris == DorisType::VarBinary,
         (Date64, Date32) => true,
-        (wire, target) => match (decimal(wire), decimal(target)) {
+        (wire, target) => match (
+            decimal(wire).or(digits(wire).filter(|_| *doris != DorisType::Ipv4).map(|digits| (digits, 0))),
+            decimal(target),
+        ) {
             // A smaller scale would round.
             (Some((precision, scale)), Some((target_precision, target_scale))) => {
                 target_scale >= scale && target_precision - target_scale >= precision - scale

@@ -61,6 +61,8 @@ pub struct EngineConfig {
     pub auto_compaction: bool,
     /// Time zone of new sessions, an IANA name or an offset.
     pub time_zone: String,
+    /// External catalogs, to be read: the database `d` of catalog `c` is the internal database `c__d`.
+    pub external_catalogs: Vec<String>,
     /// Limits of Arrow Flight SQL and of connections.
     pub flight: FlightConfig,
     /// `enable_feature_binlog`: tables may record row changes.
@@ -87,6 +89,7 @@ impl Default for EngineConfig {
             string_limit_bytes: 1_048_576,
             auto_compaction: true,
             time_zone: "Asia/Shanghai".to_owned(),
+            external_catalogs: Vec::new(),
             flight: FlightConfig::default(),
             enable_feature_binlog: true,
             enable_table_stream: true,

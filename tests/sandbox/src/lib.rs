@@ -52,3 +52,4 @@ pub use shared::Addresses;
 pub use storage::{Aggregation, Column, DefaultValue, KeysType};
 pub use tls::{Tls, TlsError};
 pub use txn::{LoadTxn, TxnState};
+pub use types::old_wire::OldForms;

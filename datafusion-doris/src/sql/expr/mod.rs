@@ -238,6 +238,7 @@ impl Printer<'_> {
             DorisType::Json
             | DorisType::Variant
             | DorisType::Opaque(_)
+            | DorisType::Unknown(_)
             | DorisType::Array(_)
             | DorisType::Map(..)
             | DorisType::Struct(_) => None,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::engine::Profile;
+use crate::types::old_wire::OldForms;
 
 /// Settings of FE and BE that decide over Arrow Flight SQL, named as `fe.conf` and `be.conf` name them. Where a value is
 /// not given, the build that is imitated decides.
@@ -30,6 +31,8 @@ pub struct FlightConfig {
     pub switched_off: bool,
     /// The fault of builds before 2.1.9: a query that fails while it is read ends as an empty result.
     pub failing_query_is_empty: bool,
+    /// Types that travel as builds before those imitated sent them.
+    pub old_forms: OldForms,
 }
 
 impl Default for FlightConfig {
@@ -46,6 +49,7 @@ impl Default for FlightConfig {
             public_port: None,
             switched_off: false,
             failing_query_is_empty: false,
+            old_forms: OldForms::default(),
         }
     }
 }

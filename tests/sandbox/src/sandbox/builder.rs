@@ -158,6 +158,13 @@ impl SandboxBuilder {
         self
     }
 
+    /// Adds an external catalog, which can be read: its database `d` is the internal database `name__d`.
+    #[must_use]
+    pub fn external_catalog(mut self, name: impl Into<String>) -> Self {
+        self.config.external_catalogs.push(name.into());
+        self
+    }
+
     /// Limits and switches of Arrow Flight SQL.
     #[must_use]
     pub fn flight(mut self, flight: FlightConfig) -> Self {

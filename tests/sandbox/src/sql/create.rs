@@ -12,7 +12,7 @@ use super::{partition, properties, query};
 use crate::engine::StatementResult;
 use crate::error::SqlError;
 use crate::session::Session;
-use crate::storage::{Column, KeysType, PartitionSpec, TableSpec};
+use crate::storage::{Column, KeysType, PartitionSpec, TableSpec, check_script};
 use crate::types::{DorisType, VARCHAR_MAX};
 
 /// Buckets when none are written, or AUTO.
@@ -28,6 +28,7 @@ pub(super) async fn run(session: &mut Session, cursor: &mut Cursor<'_>) -> Resul
             cursor.properties()?;
         }
         cursor.expect_end()?;
+        check_script("database", &db, unicode_names(session))?;
         session.engine.catalog.create_database(&db, if_not_exists)?;
         return Ok(done());
     }
@@ -37,9 +38,14 @@ pub(super) async fn run(session: &mut Session, cursor: &mut Cursor<'_>) -> Resul
     Err(SqlError::not_served(format!("CREATE {}", cursor.rest().split('(').next().unwrap_or_default().trim())))
 }
 
+fn unicode_names(session: &Session) -> bool {
+    session.variables.is_true("enable_unicode_name_support")
+}
+
 async fn table(session: &mut Session, cursor: &mut Cursor<'_>) -> Result<StatementResult, SqlError> {
     let if_not_exists = cursor.eat_all(&["IF", "NOT", "EXISTS"]);
     let (db, name) = table_name(session, cursor)?;
+    check_script("table", &name, unicode_names(session))?;
     if cursor.eat("LIKE") {
         return like(session, cursor, &db, name, if_not_exists);
     }

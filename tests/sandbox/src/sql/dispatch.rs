@@ -1,6 +1,7 @@
 //! From the first words of a statement to what runs it.
 
 use super::cursor::Cursor;
+use super::external::{External, external};
 use super::lexer::Statement;
 use super::query::QueryOptions;
 use super::{
@@ -13,6 +14,12 @@ use crate::session::Session;
 
 /// Runs one statement.
 pub(crate) async fn run(session: &mut Session, text: &str, statement: &Statement) -> Result<StatementResult, SqlError> {
+    let rewritten = match external(session, statement)? {
+        External::None => None,
+        External::Rewritten(statement) => Some(statement),
+        External::Answered(result) => return Ok(result),
+    };
+    let statement = rewritten.as_ref().unwrap_or(statement);
     super::changes::check_hints(&statement.hints, &statement.tokens)?;
     let saved = session.variables.clone();
     let hinted = apply_hints(session, statement)?;

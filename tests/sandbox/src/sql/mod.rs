@@ -13,6 +13,7 @@ mod dispatch;
 mod env;
 mod explain;
 mod expression;
+mod external;
 mod floats;
 mod functions;
 mod information;

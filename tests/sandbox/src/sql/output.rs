@@ -11,6 +11,7 @@ use futures::StreamExt;
 use super::rewrite::{ANONYMOUS_MARK, LABEL_MARK};
 use crate::engine::{Origin, Profile, Protocol, StatementResult};
 use crate::error::SqlError;
+use crate::types::old_wire::OldForms;
 use crate::types::wire::{to_wire, wire_field};
 use crate::types::{DorisType, SessionZone, conform};
 
@@ -45,11 +46,12 @@ pub(super) fn to_result(
     profile: Profile,
     zone: SessionZone,
     protocol: Protocol,
+    old: OldForms,
 ) -> Result<StatementResult, SqlError> {
     let source = stream.schema();
     let flight = protocol == Protocol::Flight;
     // What the oldest build sends over Arrow in forms of its own is text elsewhere.
-    let profile = if flight { profile } else { profile.max(Profile::V3_1) };
+    let (profile, old) = if flight { (profile, old) } else { (profile.max(Profile::V3_1), OldForms::default()) };
     let mut types = Vec::with_capacity(source.fields().len());
     let mut fields = Vec::with_capacity(source.fields().len());
     for (i, field) in source.fields().iter().enumerate() {
@@ -64,7 +66,7 @@ pub(super) fn to_result(
             Some(_) if flight && origin == Origin::Be => format!("{}_{i}", ty.executor_name(field.is_nullable())),
             label => label.unwrap_or(marked).split(LABEL_MARK).next().unwrap_or_default().to_owned(),
         };
-        fields.push(wire_field(&name, &ty, field.is_nullable(), profile, &zone));
+        fields.push(old.field(&wire_field(&name, &ty, field.is_nullable(), profile, &zone), &ty));
         types.push(ty);
     }
     let schema: SchemaRef = Arc::new(Schema::new(fields));
@@ -74,7 +76,7 @@ pub(super) fn to_result(
         let mut columns = Vec::with_capacity(wire_types.len());
         for (column, ty) in batch.columns().iter().zip(&wire_types) {
             let stored = if column.data_type() == &ty.storage() { Arc::clone(column) } else { conform(column, ty)? };
-            columns.push(to_wire(&stored, ty, profile, &zone));
+            columns.push(old.array(&to_wire(&stored, ty, profile, &zone), ty));
         }
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         Ok(RecordBatch::try_new_with_options(Arc::clone(&wire_schema), columns, &options)?)

@@ -94,7 +94,8 @@ pub(super) async fn run(
     }
     let origin = prepared.origin;
     let stream = prepared.stream().await?;
-    output::to_result(stream, origin, session.engine.profile(), session.variables.zone(), session.protocol())
+    let old = session.engine.config().flight.old_forms;
+    output::to_result(stream, origin, session.engine.profile(), session.variables.zone(), session.protocol(), old)
 }
 
 /// Names and types of the columns that a query gives; empty for other statements.

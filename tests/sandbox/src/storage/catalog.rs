@@ -203,12 +203,23 @@ fn is_system(db: &str) -> bool {
     SYSTEM_DATABASES.iter().any(|name| name.eq_ignore_ascii_case(db))
 }
 
-/// `^[a-zA-Z][a-zA-Z0-9\-_]*$`, at most 64 characters (tables may also start with an underscore).
+/// `^[a-zA-Z][a-zA-Z0-9\-_]*$`, at most 64 characters (tables may also start with an underscore), with letters of every
+/// script: those beyond ASCII need a variable of the session, see [`check_script`].
 pub(crate) fn check_name(what: &str, name: &str) -> Result<(), SqlError> {
     let mut chars = name.chars();
-    let first = chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
-    if first && name.len() <= 64 && chars.all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_')) {
+    let first = chars.next().is_some_and(|c| c.is_alphabetic() || c == '_');
+    let allowed = |c: char| c.is_ascii_alphanumeric() || c.is_alphabetic() || matches!(c, '-' | '_');
+    if first && name.chars().count() <= 64 && chars.all(allowed) {
         return Ok(());
     }
-    Err(SqlError::coded(if what == "table" { 1103 } else { 1102 }, format!("Incorrect {what} name '{name}'")))
+    Err(incorrect_name(what, name))
+}
+
+/// Letters beyond ASCII, which `enable_unicode_name_support` allows.
+pub(crate) fn check_script(what: &str, name: &str, unicode: bool) -> Result<(), SqlError> {
+    if unicode || name.is_ascii() { Ok(()) } else { Err(incorrect_name(what, name)) }
+}
+
+fn incorrect_name(what: &str, name: &str) -> SqlError {
+    SqlError::coded(if what == "table" { 1103 } else { 1102 }, format!("Incorrect {what} name '{name}'"))
 }

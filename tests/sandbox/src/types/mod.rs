@@ -13,6 +13,7 @@ mod decimal;
 pub mod hll;
 mod json;
 mod nested;
+pub mod old_wire;
 mod text;
 mod time;
 mod value;

@@ -12,6 +12,7 @@ async fn statements_are_refused_as_the_server_refuses_them() {
     let cases: Vec<(String, u16, &str)> = [
         ("CREATE DATABASE d", 1007, "Can't create database 'd'; database exists"),
         ("CREATE DATABASE `a b`", 1102, "Incorrect database name 'a b'"),
+        ("CREATE DATABASE `数据`", 1102, "Incorrect database name '数据'"),
         ("DROP DATABASE nope", 1008, "Can't drop database 'nope'; database doesn't exist"),
         ("DROP DATABASE information_schema", 1105, "Access denied"),
         ("USE nope", 1049, "Unknown database 'nope'"),
@@ -114,6 +115,11 @@ async fn statements_are_refused_as_the_server_refuses_them() {
             "CREATE TABLE `1t` (k INT) DUPLICATE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 1",
             1103,
             "Incorrect table name '1t'",
+        ),
+        (
+            "CREATE TABLE `数据` (k INT) DUPLICATE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 1",
+            1103,
+            "Incorrect table name '数据'",
         ),
         (
             "CREATE TABLE nope.x (k INT) DUPLICATE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 1",

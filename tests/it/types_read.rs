@@ -1,0 +1,84 @@
+//! Every type in every form that a build sends: one Arrow type and one value.
+
+use datafusion::arrow::compute::concat_batches;
+use doris_sandbox::{OldForms, Profile};
+
+use crate::harness::{lines, refusal, run};
+use crate::read_types_cases::cluster;
+
+const COLUMNS: &str = "id INT, b BOOLEAN, t TINYINT, s SMALLINT, i INT, l BIGINT, li LARGEINT, f FLOAT, d DOUBLE,
+    dec DECIMAL(38, 10), da DATE, d0 DATETIME, d1 DATETIME(1), d3 DATETIME(3), d6 DATETIME(6), c CHAR(5),
+    v VARCHAR(20), st STRING, j JSON, ip4 IPV4, ip6 IPV6, al ARRAY<LARGEINT>, ad ARRAY<DATETIME(3)>,
+    m MAP<DATE, IPV4>, r STRUCT<a:LARGEINT, b:ARRAY<STRUCT<c:DATE, d:DATETIME(6)>>>";
+
+const VALUES: &str = "(1, true, -128, -32768, -2147483648, -9223372036854775808, '-170141183460469231731687303715884105728',
+      1.5, -2.5e300, '-1234567890123456789012345678.0123456789', '0001-01-01', '1000-01-01 00:00:00',
+      '2024-02-29 23:59:59.9', '1969-12-31 23:59:59.999', '9999-12-31 23:59:59.999999', 'abc', '中文', '', '{\"a\":1}',
+      '0.0.0.0', '::', ['170141183460469231731687303715884105727', NULL], ['2024-01-01 00:00:00.5', NULL],
+      {'2024-02-29': '255.255.255.255'}, STRUCT(1, ARRAY(STRUCT('2024-02-29', '2024-02-29 01:02:03.000004'), NULL))),
+    (2, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+      NULL, NULL, NULL, NULL, NULL)";
+
+#[tokio::test]
+async fn every_form_of_every_type_reads_as_one_value() {
+    let all = OldForms { largeint_bytes: true, date_text: true, datetime_text: true, ipv4_text: true };
+    let mut first: Option<Vec<String>> = None;
+    for (profile, forms, zone) in [
+        (Profile::V5_0Changelog, OldForms::default(), "+08:00"),
+        (Profile::V5_0Binlog, OldForms::default(), "+08:00"),
+        (Profile::V4_0, OldForms::default(), "America/New_York"),
+        (Profile::V3_1, OldForms::default(), "UTC"),
+        (Profile::V2_1, OldForms::default(), "Asia/Shanghai"),
+        (Profile::V2_1, all, "UTC"),
+        (Profile::V5_0Changelog, all, "+08:00"),
+    ] {
+        let cluster = cluster(profile, forms, zone).await;
+        cluster.duplicate_table("t", COLUMNS, "").await;
+        cluster.doris(&format!("INSERT INTO {{db}}.t VALUES {VALUES}")).await;
+        let ctx = cluster.context();
+        cluster.declare(&ctx, "t", "t", &[]).await;
+        let batches = run(&ctx, "SELECT * FROM t ORDER BY id").await;
+        let schema = ctx.table_provider("t").await.expect("declared").schema();
+        let batch = concat_batches(&schema, &batches).expect("the schema that was promised");
+        let read = lines(&[batch]);
+        match &first {
+            None => first = Some(read),
+            Some(first) => assert_eq!(&read, first, "{profile} {forms:?} {zone}"),
+        }
+    }
+    let first = first.expect("read");
+    assert!(first[0].contains("-170141183460469231731687303715884105728"), "{first:?}");
+    assert!(first[0].contains("{2024-02-29: 255.255.255.255}"), "{first:?}");
+    assert!(first[0].contains("[170141183460469231731687303715884105727, NULL]"), "{first:?}");
+    assert!(first[0].contains("1969-12-31T23:59:59.999"), "{first:?}");
+}
+
+/// A declared type that holds every value is given; one that does not is refused with the column.
+#[tokio::test]
+async fn declared_types_are_given_where_they_are_exact() {
+    let cluster = cluster(Profile::default(), OldForms::default(), "UTC").await;
+    cluster.duplicate_table("t", "id INT, s SMALLINT, da DATE, ts DATETIME(3), price DECIMAL(10, 2)", "").await;
+    cluster.doris("INSERT INTO {db}.t VALUES (1, -7, '2024-02-29', '2024-01-01 00:00:00.125', 1.25)").await;
+    let ctx = cluster.context();
+    let declared = "wide (id DECIMAL(12, 2), s DOUBLE, da TIMESTAMP, ts TIMESTAMP(9), price DECIMAL(40, 4))";
+    run(&ctx, &cluster.ddl(declared, "t", &[])).await;
+    let row = "1.00 | -7.0 | 2024-02-29T00:00:00 | 2024-01-01T00:00:00.125 | 1.2500";
+    assert_eq!(lines(&run(&ctx, "SELECT * FROM wide").await), [row]);
+    let filtered =
+        "SELECT * FROM wide WHERE s < -6.5 AND da = TIMESTAMP '2024-02-29 00:00:00' AND price = 1.25 AND id = 1";
+    assert_eq!(lines(&run(&ctx, filtered).await), [row]);
+    for (declared, column) in [
+        ("narrow1 (id SMALLINT)", "id"),
+        ("narrow2 (price DECIMAL(10, 1))", "price"),
+        ("narrow3 (ts TIMESTAMP(0))", "ts"),
+        ("narrow4 (id DECIMAL(9, 0))", "id"),
+    ] {
+        let name = declared.split(' ').next().expect("a name");
+        let ddl = cluster.ddl(declared, "t", &[]);
+        let refused = match crate::harness::try_run(&ctx, &ddl).await {
+            Err(error) => error.to_string(),
+            Ok(_) => refusal(&ctx, &format!("SELECT * FROM {name}")).await,
+        };
+        assert!(refused.contains(&format!("column '{column}'")), "{declared}: {refused}");
+    }
+}
