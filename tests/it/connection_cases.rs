@@ -54,6 +54,8 @@ async fn c023_several_endpoints_one_of_them_empty() {
     };
     cluster.server().faults().push(Fault::new(parts("id")).at(Site::FeFlight).when("`id`"));
     assert_eq!(lines(&read_ids(&ctx).await), ids(15));
+    // The count of a scan; an aggregate that Doris does itself comes in one part.
+    run(&ctx, "SET doris.pushdown.aggregate = false").await;
     cluster.server().faults().push(Fault::new(parts("COUNT(*) AS row_count")).at(Site::FeFlight).when("count("));
     assert_eq!(lines(&run(&ctx, "SELECT count(*) FROM t").await), ["15"]);
     assert_eq!(cluster.server().faults().armed(), 0, "the faults were used");
