@@ -10,6 +10,7 @@ use datafusion::arrow::array::{ArrayRef, AsArray, Int32Array, RecordBatch, Strin
 use datafusion::arrow::compute::concat_batches;
 use datafusion::datasource::MemTable;
 use datafusion::prelude::SessionContext;
+use doris_sandbox::s3_endpoint::{S3Endpoint, S3Settings};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 use crate::harness::{Cluster, refusal, run};
@@ -37,6 +38,48 @@ pub const WAYS: [(&str, &str); 13] = [
     ("arrow", "zstd"),
 ];
 
+/// The same for rows that are staged in an object store.
+const STAGED: [(&str, &str); 9] = [
+    ("json", "gz"),
+    ("json", ""),
+    ("json", "lz4"),
+    ("json", "zstd"),
+    ("json", "deflate"),
+    ("parquet", "zstd"),
+    ("parquet", ""),
+    ("parquet", "lz4"),
+    ("parquet", "gz"),
+];
+
+/// The write mode of each way, with its format and compression.
+fn ways() -> Vec<(&'static str, &'static str, &'static str)> {
+    let streamed = WAYS.iter().map(|(format, compression)| ("STREAM_LOAD", *format, *compression));
+    // The cluster of the environment reaches no endpoint of this process.
+    let staged = STAGED.iter().filter(|_| std::env::var_os("DORIS_FENODES").is_none());
+    streamed.chain(staged.map(|(format, compression)| ("TVF", *format, *compression))).collect()
+}
+
+/// Options of a target that is written in a way.
+fn options<'a>(endpoint: &'a str, way: &(&'a str, &'a str, &'a str)) -> Vec<(&'a str, &'a str)> {
+    let (mode, format, compression) = *way;
+    let mut options = vec![
+        ("sink.write-mode", mode),
+        ("sink.properties.format", format),
+        ("sink.properties.compress_type", compression),
+    ];
+    if mode == "TVF" {
+        options.extend([
+            ("sink.s3.endpoint", endpoint),
+            ("sink.s3.region", "us-east-1"),
+            ("sink.s3.bucket", "lake"),
+            ("sink.s3.prefix", "stage"),
+            ("sink.s3.access-key", "sandbox-access"),
+            ("sink.s3.secret-key", "top-secret"),
+        ]);
+    }
+    options
+}
+
 fn seed() -> u64 {
     match std::env::var("ROUND_TRIP_SEED") {
         Ok(seed) => seed.parse().expect("ROUND_TRIP_SEED is a number"),
@@ -54,6 +97,8 @@ async fn every_type_reads_back_equal_in_every_format_and_compression() {
     let mut runner = TestRunner::new_with_rng(Config::default(), rng);
 
     let cluster = Cluster::start().await;
+    let s3 = S3Endpoint::start(S3Settings::default()).await.expect("endpoint");
+    let (url, ways) = (s3.url(), ways());
     let columns: Vec<String> =
         COLUMNS.iter().enumerate().map(|(at, doris_type)| format!("c{at} {doris_type} NULL")).collect();
     cluster
@@ -65,10 +110,9 @@ async fn every_type_reads_back_equal_in_every_format_and_compression() {
         .await;
     let contexts: Vec<SessionContext> = {
         let mut contexts = Vec::new();
-        for (format, compression) in WAYS {
+        for way in &ways {
             let ctx = cluster.context();
-            let options = [("sink.properties.format", format), ("sink.properties.compress_type", compression)];
-            cluster.declare(&ctx, "t", "t", &options).await;
+            cluster.declare(&ctx, "t", "t", &options(&url, way)).await;
             contexts.push(ctx);
         }
         contexts
@@ -91,10 +135,10 @@ async fn every_type_reads_back_equal_in_every_format_and_compression() {
             run(ctx, "INSERT INTO t SELECT * FROM src").await;
             ctx.deregister_table("src").expect("registered before");
         }
-        for (way, (format, compression)) in WAYS.iter().enumerate() {
+        for (way, (mode, format, compression)) in ways.iter().enumerate() {
             let back = run(&contexts[0], &format!("SELECT * FROM t WHERE way = {way} ORDER BY id")).await;
             let back = concat_batches(&schema, &back).expect("one schema");
-            assert_eq!(back.num_rows(), ROWS, "seed {seed}, case {case}, {format} {compression:?}");
+            assert_eq!(back.num_rows(), ROWS, "seed {seed}, case {case}, {mode} {format} {compression:?}");
             for (at, (doris_type, expected)) in COLUMNS.iter().zip(&values).enumerate() {
                 let found = normalised(doris_type, back.column(at + 2));
                 let expected = normalised(doris_type, expected);
@@ -102,7 +146,7 @@ async fn every_type_reads_back_equal_in_every_format_and_compression() {
                     assert_eq!(
                         &found.slice(row, 1),
                         &expected.slice(row, 1),
-                        "{doris_type} in {format} {compression:?}: seed {seed}, case {case}, row {row}"
+                        "{doris_type} in {mode} {format} {compression:?}: seed {seed}, case {case}, row {row}"
                     );
                 }
             }
@@ -125,6 +169,8 @@ fn normalised(doris_type: &str, array: &ArrayRef) -> ArrayRef {
 #[tokio::test]
 async fn round_trip_refusals_are_equal_in_every_format() {
     let cluster = Cluster::start().await;
+    let s3 = S3Endpoint::start(S3Settings::default()).await.expect("endpoint");
+    let (url, ways) = (s3.url(), ways());
     // Type in Doris, type that the table is declared with here, value.
     let cases = [
         ("VARCHAR(4)", "STRING", "'12345'"),
@@ -140,13 +186,12 @@ async fn round_trip_refusals_are_equal_in_every_format() {
     ];
     for (at, (doris_type, declared, bad)) in cases.iter().enumerate() {
         cluster.duplicate_table(&format!("t{at}"), &format!("id INT, odd_one {doris_type}"), "").await;
-        for (format, compression) in WAYS.iter().filter(|(_, compression)| compression.is_empty()) {
+        for way in ways.iter().filter(|(_, _, compression)| compression.is_empty()) {
             let ctx = cluster.context();
-            let options = [("sink.properties.format", *format), ("sink.properties.compress_type", *compression)];
             let columns = format!("TABLE t (id INT, odd_one {declared}) ");
-            run(&ctx, &cluster.ddl("t", &format!("t{at}"), &options).replace("TABLE t ", &columns)).await;
+            run(&ctx, &cluster.ddl("t", &format!("t{at}"), &options(&url, way)).replace("TABLE t ", &columns)).await;
             let message = refusal(&ctx, &format!("INSERT INTO t VALUES (1, {bad})")).await;
-            assert!(message.contains("odd_one"), "{doris_type} in {format}: {message}");
+            assert!(message.contains("odd_one"), "{doris_type} in {way:?}: {message}");
         }
         assert_eq!(cluster.scalar(&format!("SELECT COUNT(*) FROM {{db}}.t{at}")).await, "0", "{doris_type}");
     }

@@ -6,6 +6,7 @@ use datafusion::prelude::SessionContext;
 use doris_sandbox::s3_endpoint::{S3Endpoint, S3Settings};
 use doris_sandbox::{Action, Fault, Site};
 
+use crate::cli::shell;
 use crate::harness::{Cluster, lines, refusal, run, text, try_run};
 
 pub const PATIENCE: Duration = Duration::from_secs(120);
@@ -337,6 +338,14 @@ async fn an_aggregate_table_is_refused() {
     staging.declare("t", &[]).await;
     let message = refusal(&staging.ctx, "INSERT INTO t VALUES (1, 2)").await;
     assert!(message.contains("STREAM_LOAD"), "{message}");
+}
+
+#[tokio::test]
+async fn the_example_runs_against_the_sandbox() {
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/tvf_write.sql");
+    let run = shell(&["--sandbox", "-q", "-f", example]).await;
+    assert_eq!(run.code, 0, "{} {}", run.out, run.err);
+    assert!(run.out.contains("bolt") && !run.out.contains("rivet"), "{}", run.out);
 }
 
 #[tokio::test]
