@@ -68,6 +68,15 @@ async fn the_plan_says_what_group_commit_promises() {
 }
 
 #[tokio::test]
+async fn the_plan_of_a_continuous_insert_says_it_too() {
+    let (cluster, ctx) = table("sync_mode", SOON, &[]).await;
+    cluster.changing_table("source", "id INT, s STRING").await;
+    cluster.declare(&ctx, "changes", "source", &[("source.scan.mode", "latest")]).await;
+    let plan = text(&run(&ctx, "EXPLAIN INSERT INTO t SELECT id, s FROM changes").await);
+    assert!(plan.contains("guarantee=at-least-once (group commit: a lost answer cannot be resolved)"), "{plan}");
+}
+
+#[tokio::test]
 async fn a_lost_answer_is_an_error_that_says_so_and_nothing_is_sent_again() {
     // Whether the rows are in the table differs; what can be known does not.
     for (action, there) in [(Action::DropAnswer, "3"), (Action::CutAfterBytes(1), "0")] {

@@ -453,9 +453,18 @@ fn check_property(name: &str, value: &str) -> Parsed<Send> {
             Ok(seconds) if (1..=MAX_TIMEOUT_SECONDS).contains(&seconds) => Ok(Send::AsHeader),
             _ => Err(format!("'{text}' is not a number of seconds from 1 to {MAX_TIMEOUT_SECONDS}")),
         },
-        "strict_mode" | "partial_columns" | "num_as_string" | "empty_field_as_null" | "load_to_single_tablet" => {
-            flag().map(|_| Send::AsHeader)
-        }
+        "strict_mode"
+        | "partial_columns"
+        | "num_as_string"
+        | "empty_field_as_null"
+        | "load_to_single_tablet"
+        | "negative"
+        | "memtable_on_sink_node"
+        | "enable_profile" => flag().map(|_| Send::AsHeader),
+        "exec_mem_limit" | "send_batch_parallelism" | "load_stream_per_node" => match text.parse::<u64>() {
+            Ok(1..) => Ok(Send::AsHeader),
+            _ => Err(format!("'{text}' is not a whole number above zero")),
+        },
         "authorization" | "token" | "expect" | "host" | "content-length" | "content-type" | "content-encoding"
         | "transfer-encoding" | "connection" | "sql" => Err("is set by this crate, remove it".into()),
         _ => {

@@ -301,8 +301,8 @@ impl Committer {
                 }
                 NextStep::Stop | NextStep::CommitAgain => {
                     let reason = format!(
-                        "label {} of table {}.{} is {state} already: this epoch was written before; start a new \
-                         generation",
+                        "label {} of table {}.{} is {state} already: rows were written under it before. They are \
+                         in the table; a job that shall write them again needs a new generation",
                         load.label, load.db, load.table
                     );
                     return Err(Error::Checkpoint { reason });

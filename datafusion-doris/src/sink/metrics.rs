@@ -107,6 +107,23 @@ pub struct FilteredRows {
     pub first_reason: Option<String>,
 }
 
+impl FilteredRows {
+    /// The reason is cut where it is long: it shows the row.
+    pub(super) fn of(rows: u64, first_reason: Option<&str>) -> Self {
+        let short = |reason: &str| reason.chars().take(REASON_LENGTH).collect();
+        Self { rows, first_reason: first_reason.map(short) }
+    }
+
+    /// Those of several loads, with the first reason that is known.
+    pub(super) fn sum<'a>(of_loads: impl IntoIterator<Item = &'a FilteredRows>) -> Option<Self> {
+        of_loads.into_iter().fold(None, |all: Option<Self>, one| {
+            let Some(all) = all else { return Some(one.clone()) };
+            let first_reason = all.first_reason.or_else(|| one.first_reason.clone());
+            Some(Self { rows: all.rows.saturating_add(one.rows), first_reason })
+        })
+    }
+}
+
 impl fmt::Display for FilteredRows {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let are = if self.rows == 1 { "row was" } else { "rows were" };
@@ -209,19 +226,16 @@ impl SinkMetrics {
         self.count(Id::LoadsFailed, 1);
     }
 
-    /// Rows of a load were refused while the others were taken.
-    pub(super) fn filtered(&self, rows: u64, first_reason: Option<String>) {
-        let mut filtered = self.filtered.lock();
-        let all = filtered.get_or_insert_with(|| FilteredRows { rows: 0, first_reason: None });
-        all.rows = all.rows.saturating_add(rows);
-        if all.first_reason.is_none()
-            && let Some(reason) = first_reason
-        {
-            let reason: String = reason.chars().take(REASON_LENGTH).collect();
+    /// Rows of a load were refused while the others were taken, or none.
+    pub(super) fn filtered(&self, refused: Option<&FilteredRows>) {
+        let Some(refused) = refused else { return };
+        let mut all = self.filtered.lock();
+        let untold = all.as_ref().is_none_or(|all| all.first_reason.is_none());
+        if untold && let Some(reason) = &refused.first_reason {
             let value = Arc::new(Reason(Mutex::new(reason.clone()))) as Arc<dyn CustomMetricValue>;
             MetricBuilder::new(&self.set).build(MetricValue::Custom { name: "first_filtered_row".into(), value });
-            all.first_reason = Some(reason);
         }
+        *all = FilteredRows::sum(all.iter().chain([refused]));
     }
 
     /// All that [`Self::filtered`] was told.
@@ -403,9 +417,10 @@ mod tests {
     fn the_first_reason_of_refused_rows_is_kept_and_bounded() {
         let metrics = SinkMetrics::new("db.t");
         assert_eq!(metrics.all_filtered(), None);
-        metrics.filtered(1, None);
-        metrics.filtered(2, Some("x".repeat(1000)));
-        metrics.filtered(3, Some("later".into()));
+        metrics.filtered(None);
+        metrics.filtered(Some(&FilteredRows::of(1, None)));
+        metrics.filtered(Some(&FilteredRows::of(2, Some(&"x".repeat(1000)))));
+        metrics.filtered(Some(&FilteredRows::of(3, Some("later"))));
         let filtered = metrics.all_filtered().unwrap();
         assert_eq!((filtered.rows, filtered.first_reason.map(|reason| reason.len())), (6, Some(REASON_LENGTH)));
         let shown = metrics.set.clone_inner().to_string();

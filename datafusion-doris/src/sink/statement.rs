@@ -3,6 +3,7 @@
 use datafusion::physical_plan::SendableRecordBatchStream;
 
 use super::DorisSink;
+use super::metrics::FilteredRows;
 use super::run::Labels;
 use super::target::SettleOnDrop;
 use crate::checkpoint::chain::unique;
@@ -18,6 +19,8 @@ pub struct WriteReport {
     pub rows: u64,
     /// Labels of the loads, in the order in which they were committed; none when there were no rows.
     pub labels: Vec<String>,
+    /// Rows that Doris refused while it took the others (`sink.properties.max_filter_ratio`).
+    pub filtered: Option<FilteredRows>,
 }
 
 fn names(loads: &[Committable]) -> Vec<String> {
@@ -46,7 +49,8 @@ impl DorisSink {
         let loads = self.load((&unique(), Generation(0), Epoch::FIRST), Labels::New, two_phase, data).await?;
         let rows = loads.iter().map(|load| load.rows).sum();
         let labels = loads.iter().map(|load| load.load.label.clone()).collect();
-        let report = WriteReport { rows, labels };
+        let filtered = FilteredRows::sum(loads.iter().filter_map(|load| load.filtered.as_ref()));
+        let report = WriteReport { rows, labels, filtered };
         if !two_phase {
             let loads: Vec<Committable> = loads.into_iter().map(|load| load.load).collect();
             self.visible(&loads).await;

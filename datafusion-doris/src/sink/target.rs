@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use super::committer::Committer;
 use super::encoder::{ArrowEncoder, ArrowPlan, CsvEncoder, Encoder, JsonEncoder, ParquetEncoder, RowLayout};
-use super::metrics::SinkMetrics;
+use super::metrics::{FilteredRows, SinkMetrics};
 use super::run::LoadRun;
 use crate::checkpoint::Committable;
 use crate::client::DorisClient;
@@ -161,6 +161,8 @@ pub(super) struct Loaded {
     /// Rows that are in the load, as far as the server tells.
     pub(super) rows: u64,
     pub(super) load: Committable,
+    /// Rows that Doris refused while it took the others.
+    pub(super) filtered: Option<FilteredRows>,
 }
 
 /// Loads that wait for their commit, or are being committed. When their statement is dropped meanwhile, they end as one as far as possible.

@@ -1,3 +1,5 @@
+mod events;
+
 use std::io::Read;
 
 use arrow::array::{Int32Array, StringArray, UInt64Array};

@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
+use super::metrics::FilteredRows;
 use super::run::LoadRun;
 use super::target::{AbortOnDrop, Loaded};
 use crate::checkpoint::Committable;
@@ -240,7 +241,7 @@ impl Upload {
                 self.prepare_retry(error, was_open).await?;
             } else if self.resolve(error).await? {
                 run.target.metrics.succeeded(None, rows);
-                return Ok(Loaded { rows, load: self.load });
+                return Ok(Loaded { rows, load: self.load, filtered: None });
             }
         }
     }
@@ -277,11 +278,11 @@ impl Upload {
         );
         target.metrics.succeeded(Some(&response), rows);
         let filtered = response.filtered_rows;
-        if filtered > 0 {
-            let first_reason = response.first_error.clone();
-            tracing::warn!(%table, label, filtered_rows = filtered, first_reason, "Doris refused rows of a load");
-            target.metrics.filtered(filtered, first_reason);
+        let refused = (filtered > 0).then(|| FilteredRows::of(filtered, response.first_error.as_deref()));
+        if let Some(FilteredRows { rows, first_reason }) = &refused {
+            tracing::warn!(%table, label, filtered_rows = rows, first_reason, "Doris refused rows of a load");
         }
+        target.metrics.filtered(refused.as_ref());
         let selected = response.total_rows.saturating_sub(response.unselected_rows);
         if kind == LoadKind::Group && filtered as f64 > selected as f64 * self.allowed_share() {
             return Err(Error::StreamLoad {
@@ -296,7 +297,7 @@ impl Upload {
             });
         }
         let dropped = filtered.saturating_add(response.unselected_rows);
-        Ok(Loaded { rows: rows.saturating_sub(dropped), load: self.load })
+        Ok(Loaded { rows: rows.saturating_sub(dropped), load: self.load, filtered: refused })
     }
 
     /// Share of the rows that may be refused.

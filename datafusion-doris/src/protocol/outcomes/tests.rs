@@ -48,6 +48,29 @@ fn every_event_of_a_load_has_its_step() {
 }
 
 #[test]
+fn a_job_begins_its_epoch_anew_after_what_passes_or_is_unknown_and_ends_after_the_rest() {
+    use crate::error::Outlook::{Passing, Permanent};
+    for (retry, outlook) in [
+        (Retry::Never, Permanent),
+        (Retry::SameLabel, Passing),
+        (Retry::Later, Passing),
+        (Retry::LabelTaken, Passing),
+        (Retry::AskLabelState, Passing),
+        (Retry::CannotTell, Passing),
+    ] {
+        let error = Error::StreamLoad {
+            table: "db.t".into(),
+            label: "l".into(),
+            message: "refused".into(),
+            error_url: None,
+            first_error: None,
+            retry,
+        };
+        assert_eq!(error.outlook(), outlook, "{retry:?}");
+    }
+}
+
+#[test]
 fn every_answer_to_commit_and_abort_has_its_step() {
     use TxnStep::{Again, AskLabelState, Done, Look, Stop, Visible};
     let rows = [

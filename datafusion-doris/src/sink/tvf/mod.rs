@@ -197,7 +197,7 @@ pub(super) async fn write(
             guard.release();
             run.target.metrics.loads.add(1);
             run.target.metrics.succeeded(None, rows);
-            Ok(vec![Loaded { rows, load }])
+            Ok(vec![Loaded { rows, load, filtered: None }])
         }
         Ok(None) => {
             guard.release();
