@@ -4,6 +4,8 @@ mod changes;
 mod defaults;
 mod dml;
 mod events;
+mod insert;
+mod keys;
 mod kind;
 mod overwrite;
 mod raw;
@@ -17,31 +19,27 @@ use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::{ScanArgs, ScanResult, Session, TableProvider};
 use datafusion::common::tree_node::TreeNode;
-use datafusion::common::{Constraint, Constraints, DFSchema, Result as DfResult, ScalarValue, SchemaExt};
+use datafusion::common::{Constraint, Constraints, DFSchema, Result as DfResult, ScalarValue};
 use datafusion::datasource::TableType;
 use datafusion::logical_expr::dml::InsertOp;
 use datafusion::logical_expr::expr_rewriter::unnormalize_cols;
-use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, lit};
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_expr::expressions::{Column, Literal};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use self::changes::{carries_kind, splitting_updates};
-use self::defaults::{ColumnDefaults, with_default};
+use self::defaults::{ColumnDefaults, left_out, marked, with_defaults};
 use self::events::{event_schema, with_change_format};
 use self::kind::kind_column;
 use self::raw::with_read_fields;
 pub(crate) use self::remote::{RemoteColumn, RemoteSource};
-use self::schema::{BoundSchema, KindColumn};
-use crate::changelog::{
-    ChangelogRequest, ChangelogSpec, DorisChangelogExec, RowKind, changes_at_root, epoch_sources, read_schema,
-    time_to_live,
-};
+use self::schema::BoundSchema;
+use crate::changelog::{ChangelogRequest, ChangelogSpec, DorisChangelogExec, epoch_sources, read_schema, time_to_live};
 use crate::client::DorisClient;
 use crate::error::{Error, Result};
-use crate::options::{DorisOptions, PushdownOptions, ScanMode, SinkOptions};
+use crate::options::{DorisOptions, PushdownOptions, ScanMode};
 use crate::scan::{DorisScanExec, ReadSettings, ScanPlan, plan_snapshot};
 use crate::sink::{DorisSink, DorisSinkExec};
 use crate::sql::{PushedFilter, condition_sql, pushed_filter};
@@ -62,7 +60,11 @@ use crate::types::{KeyModel, TableSchema};
 ///
 /// As a target, the table takes its columns, and with `sink.change-kind-column` that column too, last: `-D` deletes the
 /// row's key. A table with that option has the column in its schema when it is read as well; a snapshot then gives
-/// `+I` for every row. With `sink.change-format` it takes one text column, `event`, and cannot be read.
+/// `+I` for every row. Likewise a declared last column `__DORIS_DELETE_SIGN__`: 1 deletes the row's key, 0 writes the row,
+/// and a snapshot gives 0. With `sink.change-format` the table takes one text column, `event`, and cannot be read.
+///
+/// Columns that an INSERT's list leaves out are not sent: Doris gives them their defaults, or keeps their values in a
+/// partial update (`sink.properties.partial_columns`). A default of the declaration is a value and is sent.
 ///
 /// `INSERT OVERWRITE` replaces its rows ([`DorisOverwriteExec`](crate::sink::DorisOverwriteExec)); `DELETE`, `UPDATE` and
 /// `TRUNCATE` are sent to Doris whole or refused ([`crate::dml`]).
@@ -134,11 +136,14 @@ impl DorisTableBuilder {
         let doris = client.table_schema(&options.table).await?;
         let options = with_change_format(options, &doris)?;
         let declared = with_read_fields(declared, &options, &doris)?;
-        let kind = kind_column(&options, &doris)?;
-        let bound = BoundSchema::bind(&doris, declared.as_ref(), kind)?;
-        if let KindColumn::Sink(name) = bound.kind() {
-            defaults = with_default(defaults, name, lit(RowKind::Insert.as_str()));
+        let kind = kind_column(&options, &doris, declared.as_ref())?;
+        let bound = BoundSchema::bind(&doris, declared.as_ref(), kind, &options.sink)?;
+        let columns = bound.schema().fields();
+        let mut more: Vec<(String, Expr)> = columns.iter().take(bound.columns()).map(|field| left_out(field)).collect();
+        if let (Some(value), Some(added)) = (bound.kind().of_rows(), columns.last()) {
+            more.push((added.name().clone(), Expr::Literal(value, None)));
         }
+        defaults = with_defaults(defaults, more);
         let constraints = match options.read.mode {
             ScanMode::Snapshot => bound.primary_key(&doris),
             ScanMode::Initial | ScanMode::Latest | ScanMode::FromTimestamp(_) => None,
@@ -227,7 +232,7 @@ impl DorisTable {
         }
         // The change kind of a target: every row that is there was inserted.
         let insert: Arc<dyn datafusion::physical_plan::PhysicalExpr> =
-            Arc::new(Literal::new(ScalarValue::Utf8(Some(RowKind::Insert.as_str().into()))));
+            Arc::new(Literal::new(self.bound.kind().of_rows().unwrap_or(ScalarValue::Null)));
         let mut next = 0;
         let outputs = projection.iter().zip(schema.fields()).map(|(index, field)| {
             let expr = match *index < self.bound.columns() {
@@ -306,6 +311,7 @@ impl DorisTable {
             filters,
             projection: projection.iter().map(place).collect(),
             append_only: self.doris.model == Some(KeyModel::Duplicate),
+            old_values: self.doris.keeps_old_values(),
             tablets_per_split: read.tablets_per_split,
             offsets: read.offset.clone(),
         };
@@ -323,95 +329,6 @@ impl DorisTable {
         }
         Ok(Arc::new(changelog))
     }
-
-    /// Refuses to write to a changelog.
-    fn check_takes_rows(&self, word: &str) -> Result<()> {
-        if self.doris.table.catalog.is_some() {
-            let what = format!("{word} the external {}", self.doris.table);
-            return Err(Error::unsupported(what, "it can be read only, write to a table of doris itself"));
-        }
-        if !self.is_changelog() {
-            return Ok(());
-        }
-        let what = format!("{word} the changelog of {}", self.doris.table);
-        Err(Error::unsupported(what, "declare the table without 'source.scan.mode' to write to it"))
-    }
-
-    /// Refuses rows that would be written wrongly: other columns than the table has, or changes.
-    fn check_rows(&self, input: &Arc<dyn ExecutionPlan>) -> Result<()> {
-        // A data frame is written as it is: by position.
-        if let Err(mismatch) = self.schema().logically_equivalent_names_and_types(&input.schema()) {
-            let reason = format!("the rows to insert do not fit its columns: {}", mismatch.strip_backtrace());
-            return Err(Error::schema(&self.doris.table, reason));
-        }
-        self.check_changes(input)
-    }
-
-    /// Refuses inserts that would write a changelog wrongly.
-    fn check_changes(&self, input: &Arc<dyn ExecutionPlan>) -> Result<()> {
-        for changelog in &changes_at_root(input) {
-            let (source, target) = (changelog.table(), &self.doris.table);
-            let what = format!("writing the changelog of {source} into {target}");
-            let kind = &self.options.read.change_kind_column;
-            let same_cluster = changelog.fenodes().iter().any(|node| self.options.connection.fenodes.contains(node));
-            if source == target && same_cluster && changelog.properties().boundedness.is_unbounded() {
-                return Err(Error::unsupported(
-                    what,
-                    "each row written would be a change to write; use another target",
-                ));
-            }
-            if changelog.inserts_only() && changelog.overlaps() && self.doris.model != Some(KeyModel::Unique) {
-                return Err(Error::unsupported(
-                    what,
-                    "rows that are committed while the changelog starts come with the snapshot and as changes, and \
-                     would be written twice; use 'source.scan.mode' = 'latest' or a UNIQUE KEY target",
-                ));
-            }
-            if changelog.inserts_only() {
-                continue;
-            }
-            let advice = match (self.bound.kind(), self.doris.model) {
-                (KindColumn::Sink(_), Some(KeyModel::Unique)) if carries_kind(input, self.bound.columns()) => continue,
-                (KindColumn::Sink(column), Some(KeyModel::Unique)) => format!(
-                    "'{column}' must be the change kind of {source} as the changelog gives it, or deletes would be \
-                     written as rows; select the change kind, unchanged, as the last column"
-                ),
-                (KindColumn::Sink(_), _) => format!(
-                    "{target} is no UNIQUE KEY table, so nothing can be updated or deleted in it; write to a unique \
-                     table, or keep the history: leave out 'sink.change-kind-column', and write the change kind into a \
-                     column of the table"
-                ),
-                // A history of all changes, with their kinds as data.
-                (_, Some(KeyModel::Duplicate)) if changelog.gives_change_kind() => continue,
-                _ => format!(
-                    "its updates and deletes would be written as rows; declare the target with \
-                     'sink.change-kind-column' = '{kind}' and select that column last, or take inserts and updates only: \
-                     WHERE {kind} IN ('+I', '+U')"
-                ),
-            };
-            return Err(Error::unsupported(what, advice));
-        }
-        Ok(())
-    }
-
-    /// The options of a sink for `input`.
-    ///
-    /// A half of an update that an operator between the changelog and the sink leaves alone must be written too: the
-    /// old half as a delete of its key, which the new half, when it comes, overwrites in the same load.
-    fn sink_options(&self, input: &Arc<dyn ExecutionPlan>) -> Result<SinkOptions> {
-        let options = self.options.sink.clone();
-        let (KindColumn::Sink(_), Some(operator)) = (self.bound.kind(), splitting_updates(input)) else {
-            return Ok(options);
-        };
-        match options.ignore_update_before {
-            Some(true) => Err(Error::unsupported(
-                format!("{operator} over a changelog with 'sink.ignore.update-before' = 'true'"),
-                "it may drop the new half of an update, whose old row would stay; leave the option out, or filter by \
-                 conditions on the changelog alone",
-            )),
-            _ => Ok(options.with_ignore_update_before(false)),
-        }
-    }
 }
 
 /// `options` for writing to a table, with what goes with a change format.
@@ -421,7 +338,7 @@ pub(crate) fn change_options(options: DorisOptions, doris: &TableSchema) -> Resu
 
 /// Checks the change kind column that the options name.
 pub(crate) fn check_kind_column(options: &DorisOptions, doris: &TableSchema) -> Result<()> {
-    kind_column(options, doris).map(drop)
+    kind_column(options, doris, None).map(drop)
 }
 
 /// True when a condition can be evaluated row by row over the columns read.
@@ -553,14 +470,17 @@ impl TableProvider for DorisTable {
         }
         self.check_takes_rows("INSERT INTO")?;
         let (input, options) = match self.decoded(&input)? {
+            // An event names its columns itself.
             Some(rows) => (rows, self.options.sink.clone()),
             None => {
                 self.check_rows(&input)?;
+                self.check_deletes(&input)?;
                 let options = self.sink_options(&input)?;
                 (input, options)
             }
         };
-        let sink = DorisSink::try_new(self.client.clone(), &self.doris, Arc::clone(self.bound.schema()), options)?;
+        let schema = marked(self.bound.schema(), &input.schema());
+        let sink = DorisSink::try_new(self.client.clone(), &self.doris, schema, options)?;
         Ok(Arc::new(DorisSinkExec::new(input, Arc::new(sink), epoch_sources).planned_in(state.config())))
     }
 

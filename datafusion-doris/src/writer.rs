@@ -29,8 +29,8 @@ use futures::StreamExt;
 use crate::client::DorisClient;
 use crate::debezium::DebeziumDecoder;
 use crate::error::{Error, Result};
-use crate::options::{ChangeFormat, DorisOptions};
-use crate::sink::{DorisSink, WriteReport};
+use crate::options::{ChangeFormat, DorisOptions, SinkOptions};
+use crate::sink::{DorisSink, WriteReport, is_no_column_of_a_table};
 use crate::table::{change_options, check_kind_column};
 use crate::types::{TableIdent, TableSchema};
 
@@ -118,7 +118,7 @@ impl DorisWriterBuilder {
                     "the columns to write are those of the stream: select them there, and leave out with_columns";
                 return Err(Error::schema(&doris.table, reason));
             }
-            None => (Arc::new(row_schema(schema, &doris, options.sink.change_kind_column.as_deref())?), None),
+            None => (Arc::new(row_schema(schema, &doris, &options.sink)?), None),
         };
         let sink = DorisSink::try_new(client, &doris, rows, options.sink)?;
         Ok(DorisWriter { sink, schema: Arc::clone(schema), decoder })
@@ -126,12 +126,15 @@ impl DorisWriterBuilder {
 }
 
 /// The columns of a stream under their names in the table.
-fn row_schema(schema: &Schema, doris: &TableSchema, kind: Option<&str>) -> Result<Schema> {
+fn row_schema(schema: &Schema, doris: &TableSchema, options: &SinkOptions) -> Result<Schema> {
+    let kind = options.change_kind_column.as_deref();
     let mut fields = Vec::with_capacity(schema.fields().len());
     let mut unknown = Vec::new();
     for field in schema.fields() {
         let stored = doris.column(field.name()).map(|column| column.name.as_str());
-        let Some(name) = stored.or(kind.filter(|kind| kind == field.name())) else {
+        // The delete sign, and inputs of the load.
+        let added = if is_no_column_of_a_table(field.name(), options)? { Some(field.name().as_str()) } else { None };
+        let Some(name) = stored.or(kind.filter(|kind| kind == field.name())).or(added) else {
             unknown.push(format!("'{}'", field.name()));
             continue;
         };
@@ -280,6 +283,10 @@ mod tests {
 
     #[test]
     fn columns_are_found_by_name() {
+        let row_schema = |schema: &Schema, table: &TableSchema, kind: Option<&str>| {
+            let options = SinkOptions::default().with_change_kind_column(kind.map(str::to_string));
+            row_schema(schema, table, &options)
+        };
         let names = |schema: Schema| schema.fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>();
         assert_eq!(names(row_schema(&schema(&["V", "id"]), &table(), None).unwrap()), ["v", "Id"]);
         assert_eq!(names(row_schema(&schema(&["kind", "id"]), &table(), Some("kind")).unwrap()), ["kind", "Id"]);
@@ -293,6 +300,12 @@ mod tests {
             let error = row_schema(&schema(columns), &table(), kind).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         }
+        // What a load has beside the columns of the table.
+        let list = [("columns".to_string(), "id,raw,v=upper(raw)".to_string())];
+        let options = SinkOptions::default().with_properties(list.into()).unwrap();
+        let rows = schema(&["id", "raw", "__doris_delete_sign__"]);
+        let found = super::row_schema(&rows, &table(), &options).unwrap();
+        assert_eq!(names(found), ["Id", "raw", "__doris_delete_sign__"]);
     }
 
     #[test]

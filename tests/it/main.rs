@@ -15,6 +15,8 @@ mod changelog_cases;
 mod changelog_model;
 mod changelog_modes;
 mod changelog_schema;
+mod changes_keys;
+mod changes_write;
 mod checkpoint;
 mod checkpoint_store;
 mod cli;

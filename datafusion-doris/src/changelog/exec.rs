@@ -87,6 +87,7 @@ pub struct DorisChangelogExec {
     fetch: Option<usize>,
     inserts_only: bool,
     append_only: bool,
+    old_values: bool,
     /// FE addresses of the cluster read.
     fenodes: Arc<[String]>,
     control: Arc<ChangelogControl>,
@@ -115,6 +116,8 @@ pub(crate) struct ChangelogRequest {
     pub projection: Vec<usize>,
     /// The table only ever gets new rows.
     pub append_only: bool,
+    /// Updates and deletes come with the rows as they were.
+    pub old_values: bool,
     pub tablets_per_split: usize,
     /// Where to publish the position.
     pub offsets: Option<OffsetOptions>,
@@ -137,7 +140,7 @@ impl DorisChangelogExec {
     }
 
     pub(super) fn with_server(server: Arc<dyn ChangelogServer>, request: ChangelogRequest) -> DfResult<Self> {
-        let ChangelogRequest { spec, filters, projection, append_only, .. } = request;
+        let ChangelogRequest { spec, filters, projection, append_only, old_values, .. } = request;
         let kind_column = spec.kind_index();
         let filters = ChangeFilters::new(filters, kind_column);
         let filter_text = filters.all().map(|filter| filter.to_string()).collect::<Vec<_>>().join(" AND ");
@@ -164,6 +167,7 @@ impl DorisChangelogExec {
             fetch: None,
             inserts_only: only_inserts || !deletes,
             append_only,
+            old_values,
             fenodes: Arc::default(),
             control: Arc::default(),
             hidden: Arc::new(OnceCell::new_with(hidden)),
@@ -263,6 +267,27 @@ impl DorisChangelogExec {
     /// True when the table only ever gets new rows, whose order does not matter.
     pub fn append_only(&self) -> bool {
         self.append_only
+    }
+
+    /// True when updates and deletes come with the rows as they were, not with their keys alone.
+    pub fn keeps_old_values(&self) -> bool {
+        self.old_values
+    }
+
+    /// Which changes are read.
+    pub fn increment_type(&self) -> IncrementType {
+        self.spec.increment_type
+    }
+
+    /// Names of the key columns of the table read.
+    pub fn key(&self) -> &[String] {
+        &self.spec.key
+    }
+
+    /// The column of the table that an output column gives; `None` for metadata and the change kind.
+    pub fn stored_name(&self, output: usize) -> Option<&str> {
+        let read = *self.projection.get(output)?;
+        self.spec.columns.get(read).map(String::as_str)
     }
 
     /// True when rows and changes overlap: a change may come as a row of the snapshot and again as a change.

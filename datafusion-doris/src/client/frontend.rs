@@ -15,7 +15,7 @@ use crate::error::{Error, Result, Retry};
 use crate::protocol::{
     Envelope, EnvelopeError, EnvelopeErrorKind, LabelState, Malformed, Tso, TsoStatus, parse_envelope, parse_result_set,
 };
-use crate::sql::quote_table;
+use crate::sql::{quote_ident, quote_table};
 use crate::types::{ColumnSchema, DorisType, KeyModel, ServerZone, TableIdent, TableSchema};
 
 /// Rows the statement endpoint is asked for; its hard limit.
@@ -143,7 +143,7 @@ impl DorisClient {
                     }
                     other => other,
                 })?;
-            let columns = columns_of(table, &described)?;
+            let mut columns = columns_of(table, &described)?;
             let mut model = self.rest_model(table).await?;
             let ddl = match self.statement(&format!("SHOW CREATE TABLE {}", quote_table(table))).await {
                 Ok(rows) => rows.value(0, "Create Table").unwrap_or_default().to_string(),
@@ -157,6 +157,7 @@ impl DorisClient {
             if model.is_none() && table.catalog.is_none() {
                 model = model_of(&ddl);
             }
+            columns.iter_mut().for_each(|column| column.generated |= is_generated(&ddl, &column.name));
             Ok(TableSchema { table: table.clone(), model, columns, properties: properties_of(&ddl) })
         }
         .boxed()
@@ -386,6 +387,9 @@ fn columns_of(table: &TableIdent, described: &StatementRows) -> Result<Vec<Colum
             nullable: !is(row, "Null", "No"),
             key: is(row, "Key", "true") || is(row, "Key", "yes"),
             default: described.value(row, "Default").filter(|text| *text != "NULL").map(str::to_string),
+            generated: described
+                .value(row, "Extra")
+                .is_some_and(|extra| extra.contains("AUTO_INCREMENT") || extra.contains("GENERATED")),
         })
     };
     let columns = (0..described.rows.len()).map(column).collect::<Result<Vec<_>>>()?;
@@ -393,6 +397,17 @@ fn columns_of(table: &TableIdent, described: &StatementRows) -> Result<Vec<Colum
         return Err(Error::schema(table, "DESC gave no columns"));
     }
     Ok(columns)
+}
+
+/// Whether SHOW CREATE TABLE says that the server makes the values of a column. Without that text it may be so.
+fn is_generated(ddl: &str, column: &str) -> bool {
+    let name = quote_ident(column);
+    let of_column = |line: &&str| line.trim_start().strip_prefix(&name).is_some_and(|rest| rest.starts_with(' '));
+    ddl.is_empty()
+        || ddl.lines().find(of_column).is_some_and(|line| {
+            let line = line.to_ascii_uppercase();
+            line.contains(" AUTO_INCREMENT") || line.contains(" GENERATED ALWAYS") || line.contains(" AS (")
+        })
 }
 
 /// The word before `KEY(` of SHOW CREATE TABLE.

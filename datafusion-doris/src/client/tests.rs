@@ -22,7 +22,7 @@ fn headers(table: &TableIdent, options: &SinkOptions) -> StreamLoadHeaders {
     let headers = StreamLoadHeaders::build(&LoadRequest {
         table,
         options,
-        columns: &["id"],
+        columns: Some("`id`"),
         format: crate::options::SinkFormat::Csv,
         delete_sign: false,
         label: "l1",

@@ -41,6 +41,9 @@ impl InsertSettings {
                 "max_filter_ratio" => ratio = Some(text.to_string()),
                 "timeout" => settings.timeout_secs = text.parse().ok(),
                 "partial_columns" => settings.partial |= parse_bool(text) == Ok(true),
+                "unique_key_update_mode" if text.eq_ignore_ascii_case("UPDATE_FLEXIBLE_COLUMNS") => {
+                    return refuse("has no counterpart in TVF mode: use STREAM_LOAD, or UPDATE_FIXED_COLUMNS");
+                }
                 "unique_key_update_mode" => settings.partial |= text.eq_ignore_ascii_case("UPDATE_FIXED_COLUMNS"),
                 "function_column.sequence_col" => settings.sequence = Some(text.trim_matches('`').to_string()),
                 "group_commit" if text.eq_ignore_ascii_case("off_mode") => {}
@@ -160,6 +163,8 @@ mod tests {
             let error = settings(&[(name, "1")]).unwrap_err().to_string();
             assert!(error.contains(&format!("'sink.properties.{name}'")), "{error}");
         }
+        let error = settings(&[("unique_key_update_mode", "update_flexible_columns")]).unwrap_err().to_string();
+        assert!(error.contains("'sink.properties.unique_key_update_mode'"), "{error}");
         let error = settings(&[("max_filter_ratio", "0.1"), ("strict_mode", "true")]).unwrap_err().to_string();
         assert!(error.contains("'sink.properties.max_filter_ratio'") && error.contains("strict_mode"), "{error}");
     }

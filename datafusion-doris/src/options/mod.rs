@@ -15,6 +15,7 @@ mod host_map;
 mod insert_settings;
 mod job;
 mod key;
+mod load_columns;
 mod location;
 mod lookup;
 mod pushdown;
@@ -23,6 +24,7 @@ mod s3;
 mod sink;
 #[cfg(test)]
 mod tests;
+mod update_mode;
 mod value;
 mod write_mode;
 
@@ -37,11 +39,13 @@ pub use host_map::HostMap;
 pub use insert_settings::InsertSettings;
 pub use job::{ExecutionOptions, JobOptions};
 pub use key::OptionKey;
+pub use load_columns::LoadColumns;
 pub use lookup::{LookupCache, LookupOptions};
 pub use pushdown::PushdownOptions;
 pub use read::{BoundedMode, MetadataColumn, OffsetOptions, OnExpired, ReadOptions, ScanMode};
 pub use s3::S3Options;
 pub use sink::{Compression, CsvFormat, MAX_PARALLELISM, SinkFormat, SinkOptions};
+pub use update_mode::UpdateMode;
 pub use value::Secret;
 pub use write_mode::WriteMode;
 

@@ -8,7 +8,9 @@ use super::entries::{Entries, parse_name};
 use super::flush::FlushOptions;
 use super::group_commit::{GroupCommit, check_properties};
 use super::key::OptionKey;
+use super::load_columns::{self, LoadColumns};
 use super::s3::S3Options;
+use super::update_mode::{UpdateMode, check_together};
 use super::value::{Parsed, parse_bool, parse_count, parse_duration, parse_size};
 use super::write_mode::WriteMode;
 use crate::error::{Error, Result};
@@ -284,6 +286,36 @@ impl SinkOptions {
         self
     }
 
+    /// What becomes of columns that a load does not bring.
+    ///
+    /// # Errors
+    /// [`Error::Config`] when the properties contradict each other.
+    pub fn update_mode(&self) -> Result<UpdateMode> {
+        UpdateMode::of(&self.properties)
+    }
+
+    /// `sink.properties.columns`, if it is given.
+    ///
+    /// # Errors
+    /// [`Error::Config`] when it is no list of columns.
+    pub fn load_columns(&self) -> Result<Option<LoadColumns>> {
+        let list = self.properties.get("columns").map(|text| LoadColumns::parse(text)).transpose();
+        list.map_err(|reason| Error::config("sink.properties.columns", reason))
+    }
+
+    /// Refuses properties that contradict each other in a load of this format; `None` = the format is still open.
+    ///
+    /// # Errors
+    /// [`Error::Config`] that names the property.
+    pub(crate) fn check_together(&self, format: Option<SinkFormat>) -> Result<()> {
+        let changes = match (&self.change_kind_column, self.change_format) {
+            (_, Some(_)) => Some(OptionKey::ChangeFormat),
+            (Some(_), None) => Some(OptionKey::ChangeKindColumnSink),
+            (None, None) => None,
+        };
+        check_together(&self.properties, changes.as_ref().map(AsRef::as_ref), format)
+    }
+
     /// Whether a server takes the compression in this format.
     ///
     /// # Errors
@@ -360,6 +392,7 @@ impl SinkOptions {
         self.csv = csv.build()?;
         check_properties(&self.properties)?;
         self.check_group_commit()?;
+        self.check_together(self.format)?;
         self.format.map_or(Ok(()), |format| self.check_compression(format))
     }
 }
@@ -427,9 +460,19 @@ fn check_property(name: &str, value: &str) -> Parsed<Send> {
         "label" => Err("labels are made by this crate, use 'sink.label-prefix'".into()),
         "two_phase_commit" => Err("use 'sink.enable-2pc'".into()),
         "group_commit" => text.parse::<GroupCommit>().map(|_| Send::AsHeader),
-        "hidden_columns" => Err("is set by this crate, use 'sink.enable-delete' and 'sink.change-kind-column'".into()),
-        "merge_type" if lower == "append" => Ok(Send::No),
-        "merge_type" | "delete" => Err("is not supported yet, use 'sink.change-kind-column' for deletes".into()),
+        "hidden_columns" => {
+            Err("is set by this crate, use 'sink.change-kind-column' or declare a column __DORIS_DELETE_SIGN__".into())
+        }
+        "columns" => load_columns::check(text).map(|()| Send::AsHeader),
+        "merge_type" => match lower.as_str() {
+            "append" => Ok(Send::No),
+            "delete" | "merge" => Ok(Send::AsHeader),
+            _ => Err(format!("'{text}' is not APPEND, DELETE or MERGE")),
+        },
+        "partial_update_new_key_behavior" => match lower.as_str() {
+            "append" | "error" => Ok(Send::AsHeader),
+            _ => Err(format!("'{text}' is not APPEND or ERROR")),
+        },
         // Rows are written one object per line.
         "read_json_by_line" | "trim_double_quotes" => match flag()? {
             true => Ok(Send::No),
@@ -442,9 +485,6 @@ fn check_property(name: &str, value: &str) -> Parsed<Send> {
         "jsonpaths" | "json_root" => Err("is not supported, rows are JSON objects keyed by column name".into()),
         "skip_lines" if text == "0" => Ok(Send::No),
         "skip_lines" => Err("would drop rows, remove it".into()),
-        "unique_key_update_mode" if lower == "update_flexible_columns" => {
-            Err("UPDATE_FLEXIBLE_COLUMNS is not supported yet, use UPSERT or UPDATE_FIXED_COLUMNS".into())
-        }
         "max_filter_ratio" => match text.parse::<f64>() {
             Ok(ratio) if (0.0..=1.0).contains(&ratio) => Ok(Send::AsHeader),
             _ => Err(format!("'{text}' is not a number from 0 to 1")),

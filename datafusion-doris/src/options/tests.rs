@@ -212,7 +212,10 @@ fn properties_in_conflict_are_refused_by_name() {
         ("strip_outer_array", "true"),
         ("jsonpaths", "[\"$.a\"]"),
         ("skip_lines", "1"),
-        ("unique_key_update_mode", "UPDATE_FLEXIBLE_COLUMNS"),
+        ("unique_key_update_mode", "UPDATE_SOME"),
+        ("partial_update_new_key_behavior", "KEEP"),
+        ("merge_type", "UPSERT"),
+        ("columns", "a,,b"),
         ("max_filter_ratio", "1.5"),
         ("timeout", "soon"),
         ("timeout", "259201"),
@@ -241,9 +244,15 @@ fn properties_in_conflict_are_refused_by_name() {
     let partial = ("sink.properties.partial_columns", "true");
     let text = reason(&[("sink.properties.group_commit", "async_mode"), one_phase, partial]);
     assert!(text.contains("'sink.properties.partial_columns': excludes group commit"), "{text}");
-    for (name, value) in
-        [("group_commit", "off_mode"), ("merge_type", "append"), ("read_json_by_line", "true"), ("strict_mode", "true")]
-    {
+    for (name, value) in [
+        ("group_commit", "off_mode"),
+        ("merge_type", "append"),
+        ("merge_type", "delete"),
+        ("read_json_by_line", "true"),
+        ("strict_mode", "true"),
+        ("unique_key_update_mode", "UPDATE_FLEXIBLE_COLUMNS"),
+        ("partial_update_new_key_behavior", "ERROR"),
+    ] {
         parse(&[(&format!("sink.properties.{name}"), value)]).unwrap();
     }
 }

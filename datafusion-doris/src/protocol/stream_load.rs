@@ -9,9 +9,8 @@ use super::envelope::integer;
 use super::outcomes::{LoadEvent, LoadKind, Refusal};
 use super::txn::{contains_ignoring_case, txn_of_used_label};
 use super::{EnvelopeErrorKind, Malformed, excerpt, parse_envelope};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::options::{CsvFormat, SinkFormat, SinkOptions};
-use crate::sql::quote_ident;
 use crate::types::TableIdent;
 
 /// Name of the hidden column of unique tables that marks a row as a delete (`1`) or not (`0`).
@@ -24,8 +23,8 @@ pub struct LoadRequest<'a> {
     pub table: &'a TableIdent,
     /// Options of the sink.
     pub options: &'a SinkOptions,
-    /// Columns in the order of the body, without the delete sign.
-    pub columns: &'a [&'a str],
+    /// The header `columns`; `None` = it is not sent, and the body's names are those of the table.
+    pub columns: Option<&'a str>,
     /// Format of the body.
     pub format: SinkFormat,
     /// The body carries the delete sign: as the last csv value, or under its name in json and arrow.
@@ -46,7 +45,7 @@ impl StreamLoadHeaders {
     /// Builds the headers of `load`; the user's properties come first, what this crate must set comes last.
     ///
     /// # Errors
-    /// [`Error::Config`] when the user's `columns` do not carry the delete sign that the body carries.
+    /// [`Error::Config`](crate::Error::Config) when the user's properties contradict each other.
     pub fn build(load: &LoadRequest<'_>) -> Result<Self> {
         let mut headers = load.options.properties.clone();
         let mut set = |name: &str, value: String| {
@@ -80,35 +79,21 @@ impl StreamLoadHeaders {
             (SinkFormat::Arrow, _) | (_, None) => {}
             (_, Some(compression)) => set("compress_type", compression.into()),
         }
-        if load.delete_sign {
-            set("hidden_columns", DELETE_SIGN.into());
+        match load.columns {
+            Some(columns) => {
+                set("columns", columns.to_owned());
+                if load.delete_sign {
+                    set("hidden_columns", DELETE_SIGN.into());
+                }
+            }
+            None => {
+                headers.remove("columns");
+            }
         }
         // Without it a value that Doris cannot convert is loaded as NULL, and success reported. Partial updates are the
         // exception: strict mode would refuse new keys there.
-        let partial = headers.get("partial_columns").is_some_and(|text| text.trim().eq_ignore_ascii_case("true"))
-            || headers
-                .get("unique_key_update_mode")
-                .is_some_and(|mode| mode.trim().eq_ignore_ascii_case("UPDATE_FIXED_COLUMNS"));
-        if !partial {
+        if !load.options.update_mode()?.is_partial() {
             headers.entry("strict_mode".into()).or_insert_with(|| "true".into());
-        }
-        match headers.get("columns") {
-            Some(columns) if load.delete_sign && !columns.contains(DELETE_SIGN) => {
-                return Err(Error::config(
-                    "sink.properties.columns",
-                    format!(
-                        "must end with {DELETE_SIGN}, deletes would be written as rows; or set 'sink.enable-delete' = 'false'"
-                    ),
-                ));
-            }
-            Some(_) => {}
-            None => {
-                let mut columns: Vec<String> = load.columns.iter().map(|column| quote_ident(column)).collect();
-                if load.delete_sign {
-                    columns.push(DELETE_SIGN.into());
-                }
-                headers.insert("columns".into(), columns.join(","));
-            }
         }
         Ok(Self(headers))
     }

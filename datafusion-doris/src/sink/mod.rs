@@ -20,6 +20,7 @@ mod compress;
 mod encoder;
 mod exec;
 mod loads;
+mod mapping;
 mod metrics;
 mod overwrite;
 mod parallel;
@@ -53,6 +54,10 @@ use self::committer::Committer;
 use self::encoder::{ArrowPlan, RowLayout, has_nested};
 pub use self::exec::DorisSinkExec;
 pub use self::loads::DorisLoads;
+use self::mapping::{Changes, Mapping};
+pub(crate) use self::mapping::{
+    LEFT_OUT, check_sign_column, is_delete_sign, is_left_out, is_no_column_of_a_table, no_deletes,
+};
 use self::metrics::SinkMetrics;
 pub use self::metrics::{FilteredRows, SINK_METRICS, SinkMetric, describe_sink_metrics, sink_metrics_table};
 pub use self::overwrite::{DorisOverwriteExec, Overwrite};
@@ -67,8 +72,8 @@ use crate::checkpoint::{
 };
 use crate::client::DorisClient;
 use crate::error::{Error, Result};
-use crate::options::{SinkFormat, SinkOptions, WriteMode};
-use crate::protocol::LabelState;
+use crate::options::{SinkFormat, SinkOptions, UpdateMode, WriteMode};
+use crate::protocol::{DELETE_SIGN, LabelState};
 use crate::types::{DorisType, KeyModel, TableIdent, TableSchema};
 
 /// How long the state of a label may stay open, unless the load has its own `timeout`.
@@ -113,7 +118,11 @@ pub struct DorisSink {
     schema: SchemaRef,
     routing: Routing,
     /// The columns of the target that are written, with their types there.
-    columns: String,
+    written: Vec<String>,
+    /// The target has more columns.
+    partly: bool,
+    update: UpdateMode,
+    changes: Changes,
     model: Option<KeyModel>,
     /// `None` = labels of epochs are not repeated by a later process.
     job: Mutex<Option<(String, Generation)>>,
@@ -127,45 +136,49 @@ pub struct DorisSink {
 }
 
 impl DorisSink {
-    /// A sink for rows of `schema`: columns of `target` in any order, found by name, and the change-kind column of
-    /// `options` if it names one.
+    /// A sink for rows of `schema`: columns of `target` in any order, found by name, inputs of the expressions of
+    /// `sink.properties.columns`, and the change-kind column of `options` if it names one, or `__DORIS_DELETE_SIGN__`.
+    /// Columns of the target that are not among them are not sent: they get their defaults, or keep their values in a
+    /// partial update.
     ///
     /// The delete sign is sent when there is a change-kind column, the table is of the unique model and
     /// `sink.enable-delete` is on; otherwise a delete in the input is an error.
     ///
     /// # Errors
-    /// [`Error::Schema`] for a column that the table does not have or whose type cannot be written.
+    /// [`Error::Schema`] for a column that the table does not have, whose type cannot be written, or that must be
+    /// written and is missing; [`Error::Config`] for options that contradict each other or the columns;
+    /// [`Error::Unsupported`] for deletes or partial updates that the table does not take.
     pub fn try_new(client: DorisClient, target: &TableSchema, schema: SchemaRef, options: SinkOptions) -> Result<Self> {
         let table = target.table.clone();
-        let change_kind = options.change_kind_column.as_deref();
-        for field in schema.fields() {
-            if Some(field.name().as_str()) != change_kind && target.column(field.name()).is_none() {
-                return Err(Error::schema(&table, format!("has no column '{}'", field.name())));
-            }
-        }
-        let columns = schema.fields().iter().filter_map(|field| target.column(field.name()));
-        let columns: Vec<String> = columns.map(|column| format!("{} {}", column.name, column.doris_type)).collect();
-        let columns = columns.join(", ");
-        let delete_sign = options.enable_delete && target.model == Some(KeyModel::Unique);
+        let mapping = Mapping::plan(target, &schema, &options)?;
         let is_key = |name: &str| target.column(name).is_some_and(|column| column.key);
-        let ignore_update_before = options.ignore_update_before.unwrap_or(true);
         options.check_write_mode()?;
         let staged = options.write_mode == WriteMode::Tvf;
-        let written =
-            if staged && tvf::keeps_positions(target)? { tvf::positioned(&schema) } else { Arc::clone(&schema) };
-        let layout =
-            RowLayout::try_new(&table, &written, change_kind, delete_sign, ignore_update_before)?.with_keys(is_key);
+        let flexible = mapping.update == UpdateMode::FlexibleColumns;
+        let mut body = mapping.body.clone();
+        let written = if staged && tvf::keeps_positions(target)? {
+            body.push((schema.fields().len(), tvf::POSITION.to_string()));
+            tvf::positioned(&schema)
+        } else {
+            Arc::clone(&schema)
+        };
+        let layout = RowLayout::try_new(&table, &written, body, mapping.changes, mapping.delete_sign)?
+            .ignoring_update_before(options.ignore_update_before.unwrap_or(true))
+            .ordered_by(mapping.sequence)
+            .leaving_out_nulls(flexible)
+            .with_keys(is_key)
+            .with_not_null(|name| mapping.not_null.iter().any(|column| column == name));
         let format = match options.format {
             Some(format) => format,
-            None if staged => SinkFormat::Json,
-            None if has_nested(&schema) => SinkFormat::Json,
+            None if staged || flexible || has_nested(&schema) => SinkFormat::Json,
             None => SinkFormat::Csv,
         };
         options.check_compression(format)?;
         options.check_group_commit()?;
+        mapping.check_format(target, &options, format)?;
         let arrow = match format {
             SinkFormat::Arrow => {
-                let type_of = |name: &str| target.column(name).map(|column| &column.doris_type);
+                let type_of = |name: &str| mapping.type_in_body(target, name);
                 let compression = options.compression_of(format);
                 Some(Arc::new(ArrowPlan::try_new(layout.clone(), &schema, type_of, compression)?))
             }
@@ -192,13 +205,14 @@ impl DorisSink {
         let routing = match staged {
             // The order of rows is in them.
             true => Routing::Turns,
-            false => Routing::of(target, &schema, options.properties.contains_key("columns")),
+            false => Routing::of(target, &schema, mapping.computes_key),
         };
         let metrics = SinkMetrics::new(&table);
         let target_of_loads = LoadTarget {
             client,
             table,
             options,
+            columns: mapping.header,
             layout,
             format,
             arrow,
@@ -210,7 +224,10 @@ impl DorisSink {
             target: Arc::new(target_of_loads),
             schema,
             routing,
-            columns,
+            written: mapping.written,
+            partly: mapping.partly,
+            update: mapping.update,
+            changes: mapping.changes,
             model: target.model,
             job: Mutex::default(),
             instance: unique(),
@@ -313,6 +330,21 @@ impl DorisSink {
             self.target.committer.wait_visible(loads, limit).await;
         }
     }
+
+    /// What is said only where it is not as usual.
+    fn shape(&self) -> Vec<(&'static str, String)> {
+        let group = Some(self.target.options.group_commit()).filter(|mode| mode.is_on());
+        let mut shape: Vec<(&'static str, String)> =
+            group.map(|mode| ("group_commit", mode.to_string())).into_iter().collect();
+        if self.update.is_partial() {
+            shape.push(("update", self.update.to_string()));
+        }
+        if self.partly {
+            shape.push(("columns", format!("[{}]", self.target.columns.clone().unwrap_or_default())));
+        }
+        shape.extend(self.parallelism().map(|parallelism| ("parallelism", parallelism)));
+        shape
+    }
 }
 
 #[async_trait]
@@ -392,18 +424,24 @@ impl EpochSink for DorisSink {
     }
 
     fn facts(&self) -> Vec<(String, String)> {
-        let deletes = match (self.target.options.change_kind_column.as_deref(), self.target.layout.has_delete_sign()) {
-            (None, _) => "no change kinds".to_string(),
-            (Some(column), true) => format!("by {column}"),
-            (Some(column), false) => format!("refused by {column}"),
+        let kind = self.target.options.change_kind_column.as_deref().unwrap_or_default();
+        let deletes = match (self.changes, self.target.layout.has_delete_sign()) {
+            (Changes::None, _) => "no change kinds".to_string(),
+            (Changes::Kind(_), true) => format!("by {kind}"),
+            (Changes::Kind(_), false) => format!("refused by {kind}"),
+            (Changes::Sign(_), _) => format!("by {DELETE_SIGN}"),
         };
         let facts = [
             ("table", self.table().to_string()),
-            ("columns", self.columns.clone()),
+            ("columns", self.written.join(", ")),
             ("format", self.target.format.header().to_string()),
             ("deletes", deletes),
         ];
-        facts.map(|(fact, value)| (fact.to_string(), value)).into()
+        let mut facts: Vec<(String, String)> = facts.map(|(fact, value)| (fact.to_string(), value)).into();
+        if self.update.is_partial() {
+            facts.push(("update".to_string(), self.update.to_string()));
+        }
+        facts
     }
 
     fn nodes(&self) -> Vec<String> {
@@ -477,9 +515,7 @@ impl DisplayAs for DorisSink {
             };
             facts.push(("two_phase_commit", two_phase.to_string()));
         }
-        let group = Some(options.group_commit()).filter(|mode| mode.is_on());
-        facts.extend(group.map(|mode| ("group_commit", mode.to_string())));
-        facts.extend(self.parallelism().map(|parallelism| ("parallelism", parallelism)));
+        facts.extend(self.shape());
         let (separator, end) = match display {
             DisplayFormatType::TreeRender => ("\n", "\n"),
             DisplayFormatType::Default | DisplayFormatType::Verbose => (", ", ""),

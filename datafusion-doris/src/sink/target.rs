@@ -20,6 +20,8 @@ pub(super) struct LoadTarget {
     pub(super) client: DorisClient,
     pub(super) table: TableIdent,
     pub(super) options: SinkOptions,
+    /// The header `columns`.
+    pub(super) columns: Option<String>,
     pub(super) layout: RowLayout,
     pub(super) format: SinkFormat,
     /// In arrow and Parquet format.

@@ -51,12 +51,11 @@ impl Upload {
 
     fn new(run: &Arc<LoadRun>, number: u32, writer: u32, chunks: Vec<Bytes>, length: Option<u64>) -> Result<Self> {
         let target = &run.target;
-        let columns: Vec<&str> = target.layout.names().collect();
         let label = run.labels.label(number);
         let headers = StreamLoadHeaders::build(&LoadRequest {
             table: &target.table,
             options: &target.options,
-            columns: &columns,
+            columns: target.columns.as_deref(),
             format: target.format,
             delete_sign: target.layout.has_delete_sign(),
             label: &label,

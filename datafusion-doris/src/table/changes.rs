@@ -26,7 +26,7 @@ use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
 use crate::changelog::{DorisChangelogExec, changes_at_root};
 
 /// True when changes other than inserts reach the root of `plan`.
-fn has_changes(plan: &Arc<dyn ExecutionPlan>) -> bool {
+pub(super) fn has_changes(plan: &Arc<dyn ExecutionPlan>) -> bool {
     changes_at_root(plan).iter().any(|changelog| !changelog.inserts_only())
 }
 
@@ -65,16 +65,7 @@ pub(super) fn carries_kind(plan: &Arc<dyn ExecutionPlan>, column: usize) -> bool
         return join_carries_kind(&children, JoinType::Inner, column);
     }
     if let Some(unnest) = plan.downcast_ref::<UnnestExec>() {
-        // Columns that are not unnested keep their name, other columns may come between them.
-        let (output, input) = (unnest.schema(), unnest.input().schema());
-        let name = output.field(column).name();
-        let unnested = |index: &usize| {
-            unnest.struct_column_indices().contains(index)
-                || unnest.list_column_indices().iter().any(|list| list.index_in_input_schema == *index)
-        };
-        let unique = output.fields().iter().filter(|field| field.name() == name).count() == 1;
-        let below = input.fields().iter().position(|field| field.name() == name).filter(|index| !unnested(index));
-        return below.is_some_and(|below| unique && carries_kind(unnest.input(), below));
+        return kept_by_unnest(unnest, column).is_some_and(|below| carries_kind(unnest.input(), below));
     }
     if plan.is::<UnionExec>() {
         return children.into_iter().all(|input| carries_kind(input, column));
@@ -106,28 +97,50 @@ fn column_of(expr: &Arc<dyn PhysicalExpr>) -> Option<usize> {
     }
 }
 
-fn projected(projection: Option<&[usize]>, column: usize) -> Option<usize> {
+/// The input column that output column `column` of an unnesting is, when it is not unnested.
+pub(super) fn kept_by_unnest(unnest: &UnnestExec, column: usize) -> Option<usize> {
+    // Columns that are not unnested keep their name, other columns may come between them.
+    let (output, input) = (unnest.schema(), unnest.input().schema());
+    let name = output.field(column).name();
+    let unnested = |index: &usize| {
+        unnest.struct_column_indices().contains(index)
+            || unnest.list_column_indices().iter().any(|list| list.index_in_input_schema == *index)
+    };
+    let unique = output.fields().iter().filter(|field| field.name() == name).count() == 1;
+    input.fields().iter().position(|field| field.name() == name).filter(|index| unique && !unnested(index))
+}
+
+pub(super) fn projected(projection: Option<&[usize]>, column: usize) -> Option<usize> {
     projection.map_or(Some(column), |projection| projection.get(column).copied())
+}
+
+/// The side of a join (0 left, 1 right) that column `column` comes from, and its place there; `column` counts before the
+/// join's own projection.
+pub(super) fn join_side(
+    children: &[&Arc<dyn ExecutionPlan>],
+    join_type: JoinType,
+    column: usize,
+) -> Option<(usize, usize)> {
+    let [left, right] = children else { return None };
+    let from_left = match join_type {
+        JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark => 0,
+        _ => left.schema().fields().len(),
+    };
+    if column < from_left {
+        return Some((0, column));
+    }
+    let from_right = match join_type {
+        JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark => 0,
+        _ => right.schema().fields().len(),
+    };
+    let column = column - from_left;
+    (column < from_right).then_some((1, column))
 }
 
 /// `column` counts before the join's own projection. The other side must not have changes: their kind would be lost.
 fn join_carries_kind(children: &[&Arc<dyn ExecutionPlan>], join_type: JoinType, column: usize) -> bool {
-    let [left, right] = children else { return false };
-    let left_columns = left.schema().fields().len();
-    let right_columns = right.schema().fields().len();
-    let from_left = match join_type {
-        JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark => 0,
-        _ => left_columns,
-    };
-    if column < from_left {
-        return carries_kind(left, column) && !has_changes(right);
-    }
-    let from_right = match join_type {
-        JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark => 0,
-        _ => right_columns,
-    };
-    let column = column - from_left;
-    column < from_right && carries_kind(right, column) && !has_changes(left)
+    join_side(children, join_type, column)
+        .is_some_and(|(side, column)| carries_kind(children[side], column) && !has_changes(children[1 - side]))
 }
 
 /// The first operator over changes of `plan` that may let one half of an update through and not the other.

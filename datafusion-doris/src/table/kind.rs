@@ -1,14 +1,27 @@
 //! The change kind column of a table, and whether the table can have one.
 
+use arrow::datatypes::{Field, SchemaRef};
+
 use super::schema::KindColumn;
 use crate::error::{Error, Result};
 use crate::options::{DorisOptions, ScanMode};
+use crate::protocol::DELETE_SIGN;
+use crate::sink::{check_sign_column, is_delete_sign};
 use crate::sql::IncrementType;
 use crate::types::{KeyModel, TableSchema};
 
 /// Which change kind column the table has, if any.
-pub(super) fn kind_column(options: &DorisOptions, doris: &TableSchema) -> Result<KindColumn> {
+pub(super) fn kind_column(
+    options: &DorisOptions,
+    doris: &TableSchema,
+    declared: Option<&SchemaRef>,
+) -> Result<KindColumn> {
     let sink = options.sink.change_kind_column.as_ref();
+    if let Some(sign) =
+        declared.and_then(|declared| declared.fields().iter().find(|field| is_delete_sign(field.name())))
+    {
+        return sign_column(options, doris, sign);
+    }
     let kind = match options.read.mode {
         ScanMode::Snapshot if options.read.bounded.is_some() => {
             return Err(Error::config(
@@ -71,13 +84,23 @@ pub(super) fn kind_column(options: &DorisOptions, doris: &TableSchema) -> Result
     Ok(kind)
 }
 
+/// The delete sign of a target, when rows may have it.
+fn sign_column(options: &DorisOptions, doris: &TableSchema, sign: &Field) -> Result<KindColumn> {
+    if options.read.mode.is_changelog() {
+        let reason = format!("column {DELETE_SIGN} is for targets; a changelog tells deletes by its change kind");
+        return Err(Error::schema(&doris.table, reason));
+    }
+    if options.sink.change_kind_column.is_some() {
+        let reason = format!("and the column {DELETE_SIGN} both tell deletes, give one of them");
+        return Err(Error::config("sink.change-kind-column", reason));
+    }
+    check_sign_column(doris, sign)?;
+    Ok(KindColumn::Sign(sign.clone()))
+}
+
 /// Refuses an increment type that the table cannot serve, before the server does.
 fn check_increment_type(increment_type: IncrementType, doris: &TableSchema) -> Result<()> {
-    let merge_on_read = doris
-        .properties
-        .get("enable_unique_key_merge_on_write")
-        .is_some_and(|merge_on_write| merge_on_write.eq_ignore_ascii_case("false"));
-    if doris.model == Some(KeyModel::Unique) && merge_on_read {
+    if doris.merges_on_read() {
         return Err(Error::schema(
             &doris.table,
             "has no changelog: a UNIQUE KEY table records one only with 'enable_unique_key_merge_on_write' = 'true'",

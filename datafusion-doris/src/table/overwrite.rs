@@ -5,6 +5,7 @@ use std::sync::Arc;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
 use super::DorisTable;
+use super::defaults::marked;
 use crate::error::{Error, Result};
 use crate::sink::{DorisOverwriteExec, Overwrite};
 
@@ -23,7 +24,8 @@ impl DorisTable {
             return Err(Error::unsupported(what, advice));
         }
         self.check_rows(&input)?;
-        let (client, target, schema) = (self.client.clone(), Arc::clone(&self.doris), Arc::clone(self.bound.schema()));
+        let (client, target) = (self.client.clone(), Arc::clone(&self.doris));
+        let schema = marked(self.bound.schema(), &input.schema());
         let overwrite = Overwrite::try_new(client, target, schema, self.options.sink.clone())?;
         Ok(Arc::new(DorisOverwriteExec::new(input, Arc::new(overwrite))))
     }

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use datafusion::common::ScalarValue;
 
-use crate::changelog::metadata_field;
+use crate::changelog::{RowKind, metadata_field};
 use crate::error::{Error, Result};
-use crate::options::MetadataColumn;
+use crate::options::{MetadataColumn, SinkOptions, UpdateMode};
+use crate::protocol::DELETE_SIGN;
 use crate::scan::check_readable;
 use crate::types::{DorisType, KeyModel, TableIdent, TableSchema, compares_alike, doris_type_of};
 
@@ -19,6 +21,32 @@ pub(super) enum KindColumn {
     Source(String, Vec<MetadataColumn>),
     /// A target's, by this name.
     Sink(String),
+    /// A target's delete sign, as it is declared.
+    Sign(Field),
+}
+
+impl KindColumn {
+    /// The added last column.
+    fn field(&self) -> Option<Field> {
+        match self {
+            KindColumn::None => None,
+            KindColumn::Source(name, _) | KindColumn::Sink(name) => Some(Field::new(name, DataType::Utf8, false)),
+            // The sink tells of a NULL by its row.
+            KindColumn::Sign(field) => Some(field.clone().with_nullable(true)),
+        }
+    }
+
+    /// The value of a target's added column in rows that are there, which is also its default.
+    pub(super) fn of_rows(&self) -> Option<ScalarValue> {
+        match self {
+            KindColumn::None | KindColumn::Source(..) => None,
+            KindColumn::Sink(_) => Some(ScalarValue::Utf8(Some(RowKind::Insert.as_str().into()))),
+            KindColumn::Sign(field) => ScalarValue::new_zero(field.data_type()).ok().or(match field.data_type() {
+                DataType::Boolean => Some(ScalarValue::Boolean(Some(false))),
+                _ => None,
+            }),
+        }
+    }
 }
 
 /// The columns of a table in DataFusion, bound to those in Doris.
@@ -38,42 +66,70 @@ struct Bound {
     doris: DorisType,
     /// Conditions mean the same on the declared type and on Doris' own.
     filters_alike: bool,
+    /// Only ever written: an input of an expression of a load, not a value of the table.
+    input: bool,
 }
 
 impl BoundSchema {
-    /// Binds the declared columns, or all of the table's when none are declared.
-    pub fn bind(doris: &TableSchema, declared: Option<&SchemaRef>, kind: KindColumn) -> Result<Self> {
+    /// Binds the declared columns, or all of the table's when none are declared. A declared column may also be an input
+    /// of a load, as `sink` describes it.
+    pub fn bind(
+        doris: &TableSchema,
+        declared: Option<&SchemaRef>,
+        kind: KindColumn,
+        sink: &SinkOptions,
+    ) -> Result<Self> {
+        let loads = sink.load_columns()?.unwrap_or_default();
+        let sequence = sink.properties.get("function_column.sequence_col");
         let fields = match declared {
             Some(declared) => declared_fields(doris, declared, &kind)?,
             None => doris.arrow_schema().fields().iter().map(|field| field.as_ref().clone()).collect(),
         };
         let changelog = matches!(kind, KindColumn::Source(..));
+        // Deletes have their keys only, and rows of a flexible update what they update. The sink looks at rows that are
+        // written.
+        let loose = kind != KindColumn::None || sink.update_mode()? == UpdateMode::FlexibleColumns;
         let mut bound = Vec::with_capacity(fields.len());
         let mut bound_fields = Vec::with_capacity(fields.len() + 1);
         for field in fields {
-            let Some(column) = doris.column(field.name()) else {
+            let name = field.name();
+            let Some(column) = doris.column(name) else {
+                let input = loads.in_body(name) || sequence.is_some_and(|sequence| sequence.eq_ignore_ascii_case(name));
+                if input && !changelog {
+                    bound.push(Bound::input(name, DorisType::String));
+                    bound_fields.push(field);
+                    continue;
+                }
                 let known: Vec<&str> = doris.columns.iter().map(|column| column.name.as_str()).collect();
                 return Err(Error::schema(
                     &doris.table,
                     format!("has no column '{}', its columns are {}", field.name(), known.join(", ")),
                 ));
             };
+            if loads.is_computed(name) && check_readable(&column.doris_type, &field).is_err() {
+                bound.push(Bound::input(&column.name, column.doris_type.clone()));
+                bound_fields.push(field);
+                continue;
+            }
             if declared.is_some() {
                 check_type(doris, &column.doris_type, &field)?;
             }
-            let nullable = (field.is_nullable() && column.nullable) || (changelog && !column.key);
+            let nullable = (field.is_nullable() && column.nullable) || (loose && !column.key);
             let natural = column.doris_type.arrow_type().ok();
             let same_name = column.name == *field.name();
             let filters_alike = same_name && natural.is_some_and(|natural| compares_alike(&natural, field.data_type()));
-            bound.push(Bound { stored: column.name.clone(), doris: column.doris_type.clone(), filters_alike });
+            bound.push(Bound {
+                stored: column.name.clone(),
+                doris: column.doris_type.clone(),
+                filters_alike,
+                input: false,
+            });
             bound_fields.push(field.with_nullable(nullable));
         }
         if let KindColumn::Source(_, metadata) = &kind {
             bound_fields.extend(metadata.iter().map(|column| metadata_field(*column)));
         }
-        if let KindColumn::Source(name, _) | KindColumn::Sink(name) = &kind {
-            bound_fields.push(Field::new(name, DataType::Utf8, false));
-        }
+        bound_fields.extend(kind.field());
         let schema = Arc::new(Schema::new(bound_fields));
         Ok(Self { table: doris.table.clone(), schema, bound, kind })
     }
@@ -91,7 +147,7 @@ impl BoundSchema {
     pub fn metadata(&self) -> &[MetadataColumn] {
         match &self.kind {
             KindColumn::Source(_, metadata) => metadata,
-            KindColumn::None | KindColumn::Sink(_) => &[],
+            KindColumn::None | KindColumn::Sink(_) | KindColumn::Sign(_) => &[],
         }
     }
 
@@ -111,7 +167,8 @@ impl BoundSchema {
 
     /// What stands behind the column at `index`: its name and type in Doris, and whether conditions mean the same there.
     pub fn stored(&self, index: usize) -> Option<(&str, &DorisType, bool)> {
-        self.bound.get(index).map(|bound| (bound.stored.as_str(), &bound.doris, bound.filters_alike))
+        let bound = self.bound.get(index).filter(|bound| !bound.input);
+        bound.map(|bound| (bound.stored.as_str(), &bound.doris, bound.filters_alike))
     }
 
     /// True when a condition on the column means the same here and in Doris.
@@ -124,10 +181,21 @@ impl BoundSchema {
         for index in columns {
             let Some(bound) = self.bound.get(*index) else { continue };
             let field = self.schema.field(*index);
+            if bound.input {
+                let reason = "is an input of 'sink.properties.columns', which is only written; declare the table a \
+                              second time to read it";
+                return Err(Error::schema(&self.table, format!("column '{}' {reason}", field.name())));
+            }
             check_readable(&bound.doris, field)
                 .map_err(|reason| Error::schema(&self.table, format!("column '{}': {reason}", field.name())))?;
         }
         Ok(())
+    }
+
+    /// Positions of the declared key columns.
+    pub fn key_columns(&self, doris: &TableSchema) -> Vec<usize> {
+        let is_key = |bound: &Bound| doris.columns.iter().any(|column| column.key && column.name == bound.stored);
+        (0..self.bound.len()).filter(|index| is_key(&self.bound[*index])).collect()
     }
 
     /// Positions of the key columns, when the rows are unique by a key that is declared whole.
@@ -142,10 +210,25 @@ impl BoundSchema {
     }
 }
 
+impl Bound {
+    fn input(name: &str, doris: DorisType) -> Self {
+        Self { stored: name.to_string(), doris, filters_alike: false, input: true }
+    }
+}
+
 /// The declared columns without the change kind, which may be declared too, as the last one.
 fn declared_fields(doris: &TableSchema, declared: &SchemaRef, kind: &KindColumn) -> Result<Vec<Field>> {
     let mut fields: Vec<Field> = declared.fields().iter().map(|field| field.as_ref().clone()).collect();
-    let (KindColumn::Source(kind, _) | KindColumn::Sink(kind)) = kind else { return Ok(fields) };
+    let kind = match kind {
+        KindColumn::None => return Ok(fields),
+        KindColumn::Source(kind, _) | KindColumn::Sink(kind) => kind,
+        KindColumn::Sign(sign) => {
+            return match fields.pop() {
+                Some(last) if last.name() == sign.name() => Ok(fields),
+                _ => Err(Error::schema(&doris.table, format!("column {DELETE_SIGN} must be the last one"))),
+            };
+        }
+    };
     match fields.iter().position(|field| field.name() == kind) {
         None => {}
         Some(last) if last + 1 == fields.len() && is_text(fields[last].data_type()) => {
@@ -211,12 +294,18 @@ mod tests {
     }
 
     fn bind(fields: Vec<Field>, kind: KindColumn) -> Result<BoundSchema> {
-        BoundSchema::bind(&doris(), Some(&declared(fields)), kind)
+        BoundSchema::bind(&doris(), Some(&declared(fields)), kind, &SinkOptions::default())
     }
 
     #[test]
     fn changelog_has_nullable_values_and_the_change_kind_last() {
-        let bound = BoundSchema::bind(&doris(), None, KindColumn::Source("__change_kind".into(), vec![])).unwrap();
+        let bound = BoundSchema::bind(
+            &doris(),
+            None,
+            KindColumn::Source("__change_kind".into(), vec![]),
+            &SinkOptions::default(),
+        )
+        .unwrap();
         let nullable: Vec<(&str, bool)> =
             bound.schema().fields().iter().map(|field| (field.name().as_str(), field.is_nullable())).collect();
         assert_eq!(nullable, [("id", false), ("name", true), ("born", true), ("__change_kind", false)]);
@@ -225,7 +314,7 @@ mod tests {
 
     #[test]
     fn snapshot_keeps_the_nullability_of_doris_and_its_key() {
-        let bound = BoundSchema::bind(&doris(), None, KindColumn::None).unwrap();
+        let bound = BoundSchema::bind(&doris(), None, KindColumn::None, &SinkOptions::default()).unwrap();
         assert!(!bound.schema().field(1).is_nullable());
         assert_eq!(bound.primary_key(&doris()), Some(vec![0]));
         let duplicate = TableSchema { model: Some(KeyModel::Duplicate), ..doris() };
@@ -265,5 +354,39 @@ mod tests {
         let bound = bind(vec![id.clone(), k.clone()], kind.clone()).unwrap();
         assert_eq!(bound.schema().fields().len(), 2);
         assert!(bind(vec![k, id], kind).is_err());
+    }
+
+    #[test]
+    fn delete_sign_is_the_last_column_and_zero_in_rows_that_are_there() {
+        for data_type in [DataType::Int8, DataType::Int64, DataType::Boolean] {
+            let id = Field::new("id", DataType::Int32, true);
+            let sign = Field::new("__doris_delete_sign__", data_type.clone(), true);
+            let kind = KindColumn::Sign(sign.clone());
+            assert_eq!(kind.of_rows().unwrap().data_type(), data_type);
+            let bound = bind(vec![id.clone(), sign.clone()], kind.clone()).unwrap();
+            assert_eq!((bound.columns(), bound.schema().fields().len()), (1, 2));
+            assert_eq!(bound.schema().field(1).data_type(), &data_type);
+            assert!(bind(vec![sign, id], kind).unwrap_err().to_string().contains("last"));
+        }
+    }
+
+    #[test]
+    fn inputs_of_expressions_are_columns_that_are_only_written() {
+        let load = |columns: &str| {
+            SinkOptions::default().with_properties([("columns".to_string(), columns.to_string())].into()).unwrap()
+        };
+        let fields = vec![Field::new("id", DataType::Int32, true), Field::new("raw", DataType::Utf8, true)];
+        let bind = |fields: &[Field], columns: &str| {
+            BoundSchema::bind(&doris(), Some(&declared(fields.to_vec())), KindColumn::None, &load(columns))
+        };
+        let bound = bind(&fields, "id,raw,name=upper(raw)").unwrap();
+        assert!(bound.check_readable(&[0]).is_ok());
+        assert!(bound.check_readable(&[1]).unwrap_err().to_string().contains("column 'raw'"));
+        assert!(bind(&fields, "id,name").is_err());
+        // The type of an input need not fit the column that is computed from it.
+        let born = [Field::new("id", DataType::Int32, true), Field::new("born", DataType::Boolean, true)];
+        assert!(bind(&born, "id,born").is_err());
+        let bound = bind(&born, "id,born,born=if(born,now(),NULL)").unwrap();
+        assert!(bound.check_readable(&[1]).is_err());
     }
 }

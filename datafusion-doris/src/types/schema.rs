@@ -116,18 +116,27 @@ pub struct ColumnSchema {
     pub key: bool,
     /// DEFAULT text, when Doris tells one.
     pub default: Option<String>,
+    /// Doris makes the value when none is given: AUTO_INCREMENT, or an expression.
+    pub generated: bool,
 }
 
 impl ColumnSchema {
     /// A nullable value column without default.
     pub fn new(name: impl Into<String>, doris_type: DorisType) -> Self {
-        Self { name: name.into(), doris_type, nullable: true, key: false, default: None }
+        Self { name: name.into(), doris_type, nullable: true, key: false, default: None, generated: false }
     }
 
     /// Sets [`Self::nullable`].
     pub fn with_nullable(mut self, nullable: bool) -> Self {
         self.nullable = nullable;
         self
+    }
+
+    /// Whether rows may leave the column out.
+    pub fn may_be_left_out(&self) -> bool {
+        // States of aggregations begin empty.
+        let state = matches!(self.doris_type, DorisType::Opaque(_));
+        self.nullable || self.generated || self.default.is_some() || state
     }
 
     /// Sets [`Self::key`].
@@ -157,6 +166,16 @@ impl TableSchema {
             .iter()
             .find(|column| column.name == name)
             .or_else(|| self.columns.iter().find(|column| column.name.to_lowercase() == name.to_lowercase()))
+    }
+
+    /// The property `key`, if the server shows it, is `value`.
+    fn property_is(&self, key: &str, value: &str) -> bool {
+        self.properties.get(key).is_some_and(|text| text.eq_ignore_ascii_case(value))
+    }
+
+    /// Whether rows of a unique table are merged when they are read: such tables take no partial updates.
+    pub fn merges_on_read(&self) -> bool {
+        self.model == Some(KeyModel::Unique) && self.property_is("enable_unique_key_merge_on_write", "false")
     }
 
     /// Whether the table records its changes. A table whose properties are hidden from the user may do so.

@@ -346,8 +346,15 @@ fn node(server: &Arc<FakeServer>, snapshot: bool, bounded: bool) -> DorisChangel
 
 fn node_of(server: &Arc<FakeServer>, spec: ChangelogSpec) -> DorisChangelogExec {
     let projection = (0..spec.schema.fields().len()).collect();
-    let request =
-        ChangelogRequest { spec, filters: vec![], projection, append_only: false, tablets_per_split: 1, offsets: None };
+    let request = ChangelogRequest {
+        spec,
+        filters: vec![],
+        projection,
+        append_only: false,
+        old_values: true,
+        tablets_per_split: 1,
+        offsets: None,
+    };
     DorisChangelogExec::with_server(Arc::clone(server) as Arc<dyn ChangelogServer>, request).unwrap()
 }
 

@@ -40,6 +40,7 @@ impl TableProvider for Changes {
             filters: vec![],
             projection: projection.cloned().unwrap_or(all),
             append_only: false,
+            old_values: true,
             tablets_per_split: 1,
             offsets: None,
         };

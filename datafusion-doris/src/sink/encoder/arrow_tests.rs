@@ -27,7 +27,7 @@ fn plan_of(batch: &RecordBatch, types: &[DorisType], layout: RowLayout, inside: 
 }
 
 fn layout_of(batch: &RecordBatch, kinds: Option<&str>) -> RowLayout {
-    RowLayout::try_new("db.t", batch.schema_ref(), kinds, kinds.is_some(), true).unwrap()
+    tests::plan(batch.schema_ref(), kinds, kinds.is_some()).unwrap()
 }
 
 fn batch_of(array: ArrayRef) -> RecordBatch {
@@ -217,7 +217,7 @@ fn types_that_never_fit_are_refused_at_planning() {
         assert!(error.contains("db.t: column 'c'") && error.contains("cannot be loaded into"), "{doris_type}: {error}");
     }
     let binary = batch_of(Arc::new(BinaryArray::from(vec![&b"x"[..]])));
-    assert!(RowLayout::try_new("db.t", binary.schema_ref(), None, false, true).is_err());
+    assert!(tests::plan(binary.schema_ref(), None, false).is_err());
 }
 
 #[test]

@@ -7,6 +7,9 @@ use super::{Encoder, RowAction, RowLayout};
 use crate::error::Result;
 use crate::options::CsvFormat;
 
+/// A mark that Doris takes off the first line.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// NULL, as Doris reads it when it is not enclosed.
 const NULL: &[u8] = b"\\N";
 
@@ -92,6 +95,26 @@ impl CsvEncoder {
         Ok(())
     }
 
+    /// Why Doris would not read the bare `line` as the row it is, with the column at fault.
+    fn unreadable(&self, line: &[u8], columns: usize, signed: bool) -> Option<(usize, &'static str)> {
+        if line.is_empty() && !signed {
+            return Some((
+                0,
+                "the row is an empty line, which doris skips; leave the separators at their defaults, or use json",
+            ));
+        }
+        if line.starts_with(BYTE_ORDER_MARK) {
+            return Some((0, "the row begins with a byte order mark, which doris cuts off the first line; use json"));
+        }
+        if line.ends_with(b"\r") && self.format.line_delimiter == b"\n" && !signed {
+            return Some((
+                columns - 1,
+                "the row ends with a carriage return, which doris takes for a part of the line's end; leave the separators at their defaults, or use json",
+            ));
+        }
+        None
+    }
+
     /// Numbers and dates are written without quotes: no separator made of digits or signs may be in them.
     fn check_bare(&self, text: &[u8]) -> std::result::Result<(), String> {
         self.check_separators(text)
@@ -131,6 +154,7 @@ impl Encoder for CsvEncoder {
                 RowAction::Skip => continue,
                 RowAction::Write(sign) => sign,
             };
+            let line = out.len();
             for (at, column) in rows.columns.iter().enumerate() {
                 if at > 0 {
                     out.extend_from_slice(&self.format.column_separator);
@@ -144,6 +168,9 @@ impl Encoder for CsvEncoder {
                     let reason = "the value ends like a separator begins; use json".to_string();
                     return Err(self.layout.error(at, row, reason));
                 }
+            }
+            if bare && let Some((at, reason)) = self.unreadable(&out[line..], rows.columns.len(), sign.is_some()) {
+                return Err(self.layout.error(at, row, reason.into()));
             }
             if let Some(sign) = sign {
                 out.extend_from_slice(&self.format.column_separator);

@@ -9,27 +9,27 @@ use crate::protocol::DELETE_SIGN;
 
 /// `format: json` with `read_json_by_line: true`.
 ///
-/// Every key is written, NULL as `null`. Integers are numbers; decimals are strings of their digits, since a JSON
+/// Every key is written, NULL as `null` (in flexible partial updates NULL is left out instead, except in keys). Integers are numbers; decimals are strings of their digits, since a JSON
 /// number may pass through a double at the server; floats that are no numbers are the strings `NaN`, `Infinity` and
 /// `-Infinity`; dates and times are strings.
 #[derive(Debug)]
 pub(crate) struct JsonEncoder {
     layout: RowLayout,
-    /// `{"a":` for the first, `,"b":` for the others.
+    /// `"a":` of each column.
     keys: Vec<Vec<u8>>,
     delete_key: Vec<u8>,
 }
 
 impl JsonEncoder {
     pub(crate) fn new(layout: RowLayout) -> Self {
-        let key = |first: bool, name: &str| {
-            let mut key = vec![if first { b'{' } else { b',' }];
+        let key = |name: &str| {
+            let mut key = Vec::with_capacity(name.len() + 3);
             push_string(&mut key, name);
             key.push(b':');
             key
         };
-        let keys: Vec<Vec<u8>> = layout.names().enumerate().map(|(at, name)| key(at == 0, name)).collect();
-        let delete_key = key(keys.is_empty(), DELETE_SIGN);
+        let keys: Vec<Vec<u8>> = layout.names().map(key).collect();
+        let delete_key = key(DELETE_SIGN);
         Self { layout, keys, delete_key }
     }
 }
@@ -43,13 +43,22 @@ impl Encoder for JsonEncoder {
                 RowAction::Skip => continue,
                 RowAction::Write(sign) => sign,
             };
+            let mut separator = b'{';
             for (at, (key, column)) in self.keys.iter().zip(&rows.columns).enumerate() {
+                if self.layout.sparse && column.is_null(row) && !self.layout.columns[at].key {
+                    continue;
+                }
+                out.push(std::mem::replace(&mut separator, b','));
                 out.extend_from_slice(key);
                 push_value(out, column, row, false).map_err(|reason| self.layout.error(at, row, reason))?;
             }
             if let Some(sign) = sign {
+                out.push(std::mem::replace(&mut separator, b','));
                 out.extend_from_slice(&self.delete_key);
                 out.push(sign);
+            }
+            if separator == b'{' {
+                out.push(separator);
             }
             out.extend_from_slice(b"}\n");
             written += 1;

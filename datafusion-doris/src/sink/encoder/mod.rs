@@ -16,10 +16,10 @@ mod tests;
 
 use std::fmt;
 
-use ::arrow::array::{Array, ArrayRef};
-use ::arrow::compute::is_null;
+use ::arrow::array::{Array, ArrayRef, AsArray};
 use ::arrow::compute::kernels::zip::zip;
-use ::arrow::datatypes::{DataType, Schema};
+use ::arrow::compute::{CastOptions, cast_with_options, is_null};
+use ::arrow::datatypes::{DataType, Int64Type, Schema};
 use ::arrow::record_batch::RecordBatch;
 use datafusion::common::{Result as DataFusionResult, ScalarValue};
 
@@ -29,6 +29,7 @@ use self::conform::plain;
 pub(crate) use self::csv::CsvEncoder;
 pub(crate) use self::json::JsonEncoder;
 pub(crate) use self::parquet::{ParquetEncoder, is_text_in_parquet};
+use super::mapping::Changes;
 use crate::error::{Error, Result};
 
 /// Turns batches into the bytes of one load.
@@ -54,12 +55,16 @@ pub(crate) struct RowLayout {
     /// `db.table`, for errors.
     table: String,
     columns: Vec<Target>,
-    /// Index of the change-kind column.
-    change_kind: Option<usize>,
+    /// Where a row tells whether it deletes.
+    changes: Changes,
     /// Write the delete sign after the columns.
     delete_sign: bool,
     /// Drop `-U` rows; otherwise they delete their key.
     ignore_update_before: bool,
+    /// The written column that orders the writes of a key.
+    sequence: Option<usize>,
+    /// A value that is NULL is left out of its row, except in keys.
+    sparse: bool,
 }
 
 /// One written column.
@@ -96,54 +101,52 @@ impl<C> Rows<C> {
 }
 
 impl RowLayout {
-    /// Plans the writing of batches of `schema`: every column except `change_kind_column`.
+    /// Plans the writing of batches of `schema`: `body` has the columns to write, with their names in the load.
     ///
     /// # Errors
-    /// [`Error::Schema`] when a column has a type that cannot be written, or the change-kind column is missing or
-    /// not text.
+    /// [`Error::Schema`] when a column has a type that cannot be written, or the change-kind column is not text.
     pub(crate) fn try_new(
         table: impl ToString,
         schema: &Schema,
-        change_kind_column: Option<&str>,
+        body: impl IntoIterator<Item = (usize, String)>,
+        changes: Changes,
         delete_sign: bool,
-        ignore_update_before: bool,
     ) -> Result<Self> {
         let table = table.to_string();
-        let change_kind = match change_kind_column {
-            None => None,
-            Some(name) => {
-                let Some((at, field)) = schema.column_with_name(name) else {
-                    let advice = format!("the input has no change-kind column '{name}' ('sink.change-kind-column')");
-                    return Err(Error::schema(table, advice));
-                };
-                let values = match field.data_type() {
-                    DataType::Dictionary(_, values) => values.as_ref(),
-                    DataType::RunEndEncoded(_, values) => values.data_type(),
-                    other => other,
-                };
-                if !matches!(values, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View) {
-                    let advice = format!("change-kind column '{name}' is {}, it must be text", field.data_type());
-                    return Err(Error::schema(table, advice));
-                }
-                Some(at)
+        if let Changes::Kind(at) = changes {
+            let field = schema.field(at);
+            if !matches!(values_of(field.data_type()), DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View) {
+                let advice = format!("change-kind column '{}' is {}, it must be text", field.name(), field.data_type());
+                return Err(Error::schema(table, advice));
             }
-        };
+        }
         let mut columns = Vec::with_capacity(schema.fields().len());
-        for (at, field) in schema.fields().iter().enumerate().filter(|(at, _)| Some(*at) != change_kind) {
+        for (at, name) in body {
+            let field = schema.field(at);
             column::supported(field.data_type())
                 .map_err(|reason| Error::schema(&table, format!("column '{}': {reason}", field.name())))?;
-            columns.push(Target { name: field.name().clone(), at, nullable: field.is_nullable(), key: false });
+            columns.push(Target { name, at, nullable: field.is_nullable(), key: false });
         }
         if columns.is_empty() {
             return Err(Error::schema(table, "the input has no columns to write"));
         }
-        Ok(Self {
-            table,
-            columns,
-            change_kind,
-            delete_sign: delete_sign && change_kind.is_some(),
-            ignore_update_before,
-        })
+        let ignore_update_before = true;
+        Ok(Self { table, columns, changes, delete_sign, ignore_update_before, sequence: None, sparse: false })
+    }
+
+    /// Sets whether `-U` rows are dropped (as without this) or delete their key.
+    pub(crate) fn ignoring_update_before(self, ignore_update_before: bool) -> Self {
+        Self { ignore_update_before, ..self }
+    }
+
+    /// Says which written column orders the writes of a key: a delete must know it, or Doris would keep the row.
+    pub(crate) fn ordered_by(self, sequence: Option<usize>) -> Self {
+        Self { sequence, ..self }
+    }
+
+    /// Sets whether values that are NULL are left out of their rows.
+    pub(crate) fn leaving_out_nulls(self, sparse: bool) -> Self {
+        Self { sparse, ..self }
     }
 
     /// Says which columns are the key: a delete must know them.
@@ -152,7 +155,13 @@ impl RowLayout {
         self
     }
 
-    /// Names of the written columns, in order, without the delete sign.
+    /// Says which columns are NOT NULL in the table, whatever the schema of the rows says.
+    pub(crate) fn with_not_null(mut self, not_null: impl Fn(&str) -> bool) -> Self {
+        self.columns.iter_mut().for_each(|column| column.nullable &= !not_null(&column.name));
+        self
+    }
+
+    /// Names of the written columns in the load, in order, without the delete sign.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.columns.iter().map(|column| column.name.as_str())
     }
@@ -176,9 +185,17 @@ impl RowLayout {
     /// The columns of `batch` without NULL where there may be none.
     fn checked(&self, batch: &RecordBatch) -> Result<Rows<ArrayRef>> {
         let columns = self.columns.iter().map(|target| ArrayRef::clone(batch.column(target.at))).collect();
-        let actions = self.change_kind.map(|at| self.actions(batch, at)).transpose()?;
+        let actions = match self.changes {
+            Changes::None => None,
+            Changes::Kind(at) => Some(self.actions(batch, at)?),
+            Changes::Sign(at) => Some(self.signs(batch, at)?),
+        };
         let mut rows = Rows { columns, actions };
+        self.check_sequence(&rows, batch.num_rows())?;
         for (at, target) in self.columns.iter().enumerate() {
+            if self.sparse && !target.key {
+                continue;
+            }
             let nulls = rows.columns[at].logical_nulls().filter(|nulls| nulls.null_count() > 0);
             let Some(nulls) = nulls.filter(|_| !target.nullable) else { continue };
             // A delete may know its key only.
@@ -196,6 +213,23 @@ impl RowLayout {
             rows.columns[at] = filled(&rows.columns[at]).map_err(|reason| self.refuse_column(&target.name, &reason))?;
         }
         Ok(rows)
+    }
+
+    /// A delete without its place in the order is older than any row: Doris would keep what it deletes.
+    fn check_sequence(&self, rows: &Rows<ArrayRef>, count: usize) -> Result<()> {
+        let Some(at) = self.sequence.filter(|_| rows.actions.is_some()) else { return Ok(()) };
+        let Some(nulls) = rows.columns[at].logical_nulls().filter(|nulls| nulls.null_count() > 0) else {
+            return Ok(());
+        };
+        let lost = |row: &usize| nulls.is_null(*row) && rows.action(*row) == RowAction::Write(Some(b'1'));
+        match (0..count).find(lost) {
+            None => Ok(()),
+            Some(row) => {
+                let reason = "a delete has NULL in the column that orders the writes of its key, and doris would keep \
+                              the row; the delete must bring the value (a changelog has it with old values)";
+                Err(self.error(at, row, reason.into()))
+            }
+        }
     }
 
     fn refuse_column(&self, name: &str, reason: &str) -> Error {
@@ -229,9 +263,41 @@ impl RowLayout {
             .collect()
     }
 
+    /// What the delete sign in column `at` says of each row.
+    fn signs(&self, batch: &RecordBatch, at: usize) -> Result<Vec<RowAction>> {
+        let column = batch.schema_ref().field(at).name();
+        let exact = CastOptions { safe: false, ..CastOptions::default() };
+        let signs = cast_with_options(batch.column(at), &DataType::Int64, &exact)
+            .map_err(|error| self.refuse_column(column, &error.to_string()))?;
+        let signs = signs.as_primitive::<Int64Type>();
+        let sign = |row: usize| match signs.is_valid(row).then(|| signs.value(row)) {
+            Some(0) => Ok(RowAction::Write(Some(b'0'))),
+            Some(1) => Ok(RowAction::Write(Some(b'1'))),
+            other => Err(Error::Encode {
+                table: self.table.clone(),
+                column: column.clone(),
+                row,
+                reason: format!(
+                    "{} is neither 0 (the row is written) nor 1 (it is deleted)",
+                    other.map_or("NULL".to_string(), |sign| sign.to_string())
+                ),
+            }),
+        };
+        (0..batch.num_rows()).map(sign).collect()
+    }
+
     fn error(&self, column: usize, row: usize, reason: String) -> Error {
         let column = self.columns.get(column).map(|column| column.name.clone()).unwrap_or_default();
         Error::Encode { table: self.table.clone(), column, row, reason }
+    }
+}
+
+/// The type of the values of an encoded type.
+fn values_of(data_type: &DataType) -> &DataType {
+    match data_type {
+        DataType::Dictionary(_, values) => values,
+        DataType::RunEndEncoded(_, values) => values.data_type(),
+        other => other,
     }
 }
 

@@ -157,7 +157,7 @@ mod tests {
 
     fn encoder(batch: &RecordBatch, types: &[(&str, &str)], kind: Option<&str>) -> ParquetEncoder {
         let types: Vec<_> = types.iter().map(|(name, text)| (*name, DorisType::parse(text).unwrap())).collect();
-        let layout = RowLayout::try_new("d.t", &batch.schema(), kind, kind.is_some(), true).unwrap();
+        let layout = super::super::tests::plan(&batch.schema(), kind, kind.is_some()).unwrap();
         let of = |name: &str| types.iter().find(|(known, _)| *known == name).map(|(_, doris_type)| doris_type);
         let plan = ArrowPlan::of_files(layout, &batch.schema(), of).unwrap();
         ParquetEncoder::new(Arc::new(plan), Compression::Zstd)
