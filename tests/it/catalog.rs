@@ -352,7 +352,7 @@ async fn the_shell_shows_catalogs() {
 async fn the_example_runs() {
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/catalog.sql");
     let run = shell(&["--sandbox", "-q", "--format", "csv", "-f", example]).await;
-    let means = "sensor,day,mean\n1,2026-05-01,21.0\n1,2026-05-02,19.0\n2,2026-05-02,\n";
+    let means = "count\n4\nsensor,day,mean\n1,2026-05-01,21.0\n1,2026-05-02,19.0\n2,2026-05-02,\n";
     let tables = "table_name,table_type\nDailyMean,BASE TABLE\nreadings,BASE TABLE\n";
     assert_eq!((run.code, run.out), (0, format!("{means}{tables}")), "{}", run.err);
 }
