@@ -170,6 +170,8 @@ async fn sharing(cluster: &Cluster, other: &SessionContext) -> SessionContext {
             ctx.register_table(name.as_str(), provider).expect("registers");
         }
     }
+    // The context with everything on reads one of the tables in parts.
+    ctx.state_ref().write().config_mut().options_mut().execution.target_partitions = 1;
     ctx
 }
 

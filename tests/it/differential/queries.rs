@@ -319,7 +319,7 @@ impl Generator {
                 self.pick(&["", " IS TRUE", " IS NOT TRUE", " IS FALSE", " IS NOT FALSE", " IS UNKNOWN", " = false"])
             ),
             13 => format!("{of}{} {op} {of}{}", self.pick(&["i8", "i16"]), self.pick(&["i32", "i64", "i16"])),
-            14 => format!("{of}v {} {of}s", self.pick(&["=", "<", "IS DISTINCT FROM", "IS NOT DISTINCT FROM", ">="])),
+            14 => format!("({of}v {} {of}s)", self.pick(&["=", "<", "IS DISTINCT FROM", "IS NOT DISTINCT FROM", ">="])),
             15 => {
                 let (value, against) = match self.random.below(7) {
                     0 => (format!("{of}i32 % 2"), "1"),
