@@ -199,7 +199,7 @@ struct Totals {
     partly: AtomicUsize,
     not: AtomicUsize,
     rows: AtomicUsize,
-    /// Queries that neither can answer, as a sum that overflows.
+    /// Queries that DataFusion cannot answer, as a sum that overflows.
     refused: AtomicUsize,
 }
 
@@ -214,6 +214,8 @@ async fn compare(contexts: &Contexts, query: &Query, every_kind: bool, totals: &
             }
             return match execute(&contexts.on, &query.bare(REMOTE)).await {
                 Err(_) => Ok(()),
+                // DataFusion cuts timestamps to nanoseconds there, in which the years 1 and 9999 have no place.
+                Ok(_) if query.bare(LOCAL).contains("date_trunc") && error.contains("out of range") => Ok(()),
                 Ok(_) => Err(format!("only the rows in memory fail: {error}")),
             };
         }
@@ -293,7 +295,7 @@ async fn pushed_queries_give_what_they_give_in_memory() {
     }
     let number = |count: &AtomicUsize| count.load(Ordering::Relaxed);
     println!(
-        "{} queries in {} runs against doris, {} rows compared: {} pushed whole, {} partly, {} not, {} refused by both",
+        "{} queries in {} runs against doris, {} rows compared: {} pushed whole, {} partly, {} not, {} refused in memory",
         number(&totals.queries),
         number(&totals.runs),
         number(&totals.rows),
