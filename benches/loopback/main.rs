@@ -2,11 +2,13 @@
 //! with the bars that this project sets itself.
 //!
 //! `cargo bench --bench loopback`; it prints one Markdown table and writes the figures as JSON to the file that
-//! `LOOPBACK_JSON` names. `LOOPBACK_ONLY` names the parts to run (`scan`, `memory`, `shell`, comma separated),
+//! `LOOPBACK_JSON` names. `LOOPBACK_ONLY` names the parts to run (`shell`, `scan`, `insert`, `changelog`, `memory`; comma separated),
 //! `LOOPBACK_RUNS` the measurements of each (5), `LOOPBACK_PERCENT` the share of the rows. It fails when a bar is missed.
 
+mod changelog;
 #[path = "../common/mod.rs"]
 mod common;
+mod insert;
 mod memory;
 mod report;
 mod scan;
@@ -31,11 +33,11 @@ fn main() -> Outcome<()> {
         let task: Value = serde_json::from_str(&arguments.next().ok_or("no task")?)?;
         return runtime.block_on(memory::run(&task));
     }
-    let server = Server::start()?;
-    runtime.block_on(measure(&server))
+    let mut server = Server::start()?;
+    runtime.block_on(measure(&mut server))
 }
 
-async fn measure(server: &Server) -> Outcome<()> {
+async fn measure(server: &mut Server) -> Outcome<()> {
     // Another provider cannot be installed in this process.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runs = amount("LOOPBACK_RUNS", RUNS)?;
@@ -48,6 +50,12 @@ async fn measure(server: &Server) -> Outcome<()> {
     }
     if wanted("scan") {
         scan::measure(server, runs, &mut report).await?;
+    }
+    if wanted("insert") {
+        insert::measure(server, runs, &mut report).await?;
+    }
+    if wanted("changelog") {
+        changelog::measure(server, runs, &mut report).await?;
     }
     if wanted("memory") {
         memory::measure(server, &mut report).await?;

@@ -17,6 +17,7 @@ mod batch;
 mod body;
 mod committer;
 mod compress;
+mod encoded;
 mod encoder;
 mod exec;
 mod loads;
@@ -51,6 +52,7 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, SendableRecordBatc
 use parking_lot::Mutex;
 
 use self::committer::Committer;
+pub use self::encoded::LoadBody;
 use self::encoder::{ArrowPlan, RowLayout, has_nested};
 pub use self::exec::DorisSinkExec;
 pub use self::loads::DorisLoads;
@@ -257,6 +259,14 @@ impl DorisSink {
     /// Rows that Doris refused of all loads so far while it took the others (`sink.properties.max_filter_ratio`).
     pub fn filtered(&self) -> Option<FilteredRows> {
         self.target.metrics.all_filtered()
+    }
+
+    /// The body of a load, without the load.
+    ///
+    /// # Errors
+    /// When the compressor cannot be set up.
+    pub fn body(&self) -> Result<LoadBody> {
+        LoadBody::new(&self.target)
     }
 
     /// The table written to.

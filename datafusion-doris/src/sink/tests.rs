@@ -324,3 +324,19 @@ fn plan_text_and_debug_hide_the_password() {
     let sink = DorisSink::try_new(client, &target(KeyModel::Unique), schema(), SinkOptions::default()).unwrap();
     assert!(!format!("{sink:?}").contains("p@ss"));
 }
+
+#[tokio::test]
+async fn body_is_what_a_load_would_send() {
+    let fe = client(&[&dead_address().await]);
+    let options = SinkOptions::default().with_compression(crate::options::Compression::None).with_buffers(1024, 2);
+    let sink = DorisSink::try_new(fe, &target(KeyModel::Duplicate), schema(), options).unwrap();
+    let mut body = sink.body().unwrap();
+    let ids: Vec<i32> = (0..3000).collect();
+    body.write(&batch(&ids)).unwrap();
+    let mut bytes: Vec<u8> = body.chunk().unwrap().into();
+    assert!(bytes.len() >= 1024);
+    assert_eq!((body.rows(), body.chunk()), (3000, None));
+    bytes.extend(body.finish().unwrap());
+    let rows: String = ids.iter().map(|id| format!("{id}\t\"n{id}\"\n")).collect();
+    assert_eq!(String::from_utf8(bytes).unwrap(), rows);
+}
