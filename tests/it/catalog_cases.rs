@@ -119,8 +119,15 @@ async fn external_catalogs_are_read_by_three_part_names() {
         assert_eq!(lines(&run(&ctx, &query).await), ["b"]);
         let plan = lines(&run(&ctx, &format!("EXPLAIN {query}")).await).join("\n");
         assert!(plan.contains("`hive`.`sales`.`orders`") && !plan.contains("TABLET("), "{plan}");
-        let error = refusal(&ctx, &format!("INSERT INTO {table} VALUES (3, 'c')")).await;
-        assert!(error.contains("read only"), "{error}");
+        for change in [
+            format!("INSERT INTO {table} VALUES (3, 'c')"),
+            format!("DELETE FROM {table} WHERE id = 2"),
+            format!("UPDATE {table} SET name = 'c' WHERE id = 2"),
+            format!("TRUNCATE TABLE {table}"),
+        ] {
+            let error = refusal(&ctx, &change).await;
+            assert!(error.contains("read only"), "{change}: {error}");
+        }
     }
     for statement in ["CREATE TABLE h.sales.made AS SELECT 1 AS id", "DROP TABLE h.sales.orders"] {
         assert!(refusal(&ctx, statement).await.contains("external catalog hive"), "{statement}");

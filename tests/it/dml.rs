@@ -213,6 +213,7 @@ async fn tables_that_cannot_be_changed_say_why() {
     cluster.declare(&ctx, "changes", "s", &[("source.scan.mode", "latest")]).await;
     cluster.declare(&ctx, "events", "s", &[("sink.change-format", "debezium-json")]).await;
     cluster.declare(&ctx, "kinds", "s", &[("sink.change-kind-column", "kind")]).await;
+    cluster.declare(&ctx, "part", "u", &[("doris.filter.query", "grade = 1")]).await;
     let bare = cluster.ddl("bare", "u", &[]);
     let start = bare.find("'jdbc-url'").expect("the option");
     let end = start + bare[start..].find(", ").expect("more options") + 2;
@@ -223,6 +224,9 @@ async fn tables_that_cannot_be_changed_say_why() {
         ("TRUNCATE TABLE events", "sink.change-format"),
         ("DELETE FROM kinds WHERE kind = '-D'", "kind"),
         ("UPDATE kinds SET kind = '-D'", "column 'kind'"),
+        ("DELETE FROM part WHERE id < 10", "doris.filter.query"),
+        ("UPDATE part SET grade = 7", "doris.filter.query"),
+        ("TRUNCATE TABLE part", "doris.filter.query"),
         ("DELETE FROM bare WHERE id = 1", "jdbc-url"),
         ("TRUNCATE TABLE bare", "jdbc-url"),
     ] {

@@ -340,6 +340,22 @@ async fn an_aggregate_table_is_refused() {
     assert!(message.contains("STREAM_LOAD"), "{message}");
 }
 
+/// The last row of a key is found by the key, of which Doris would make a part.
+#[tokio::test]
+async fn a_key_column_that_doris_fills_is_refused() {
+    let staging = Staging::start().await;
+    staging
+        .cluster
+        .doris(
+            "CREATE TABLE {db}.t (region BIGINT NOT NULL, id BIGINT NOT NULL AUTO_INCREMENT, v BIGINT)
+             UNIQUE KEY(region, id) DISTRIBUTED BY HASH(region) BUCKETS 1 PROPERTIES ('replication_num' = '1')",
+        )
+        .await;
+    staging.declare("t", &[]).await;
+    let message = refusal(&staging.ctx, "INSERT INTO t (region, v) VALUES (1, 2), (1, 3)").await;
+    assert!(message.contains("key column 'id' is left out"), "{message}");
+}
+
 #[tokio::test]
 async fn the_example_runs_against_the_sandbox() {
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/tvf_write.sql");

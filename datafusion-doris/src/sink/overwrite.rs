@@ -23,12 +23,13 @@ use tokio::time::Instant;
 pub use self::exec::DorisOverwriteExec;
 use self::staging::Staging;
 use super::DorisSink;
+use super::mapping::is_left_out;
 use crate::checkpoint::chain::unique;
 use crate::client::retry::Backoff;
 use crate::client::{DorisClient, DorisConnection};
 use crate::error::{Error, Result, Retry};
 use crate::options::SinkOptions;
-use crate::protocol::{LabelIdentity, LabelState};
+use crate::protocol::{DELETE_SIGN, LabelIdentity, LabelState};
 use crate::sql::{STATEMENT_PREFIX, quote_ident, quote_table};
 use crate::types::TableSchema;
 
@@ -214,7 +215,9 @@ impl Overwrite {
                 let state = self.client.label_state(&table.database, label).await?;
                 let mut connection = self.connection().await?;
                 let after = self.partitions(&mut connection).await?;
-                Ok::<_, Error>((state, before.iter().all(|(name, id)| after.get(name) != Some(id))))
+                // No partition is no proof.
+                let replaced = !before.is_empty() && before.iter().all(|(name, id)| after.get(name) != Some(id));
+                Ok::<_, Error>((state, replaced))
             };
             let observed = match seen.await {
                 Ok((state, replaced)) => match after_lost_answer(state, replaced) {
@@ -242,7 +245,9 @@ impl Overwrite {
             true => self.target.columns.iter().map(|column| column.name.clone()).collect(),
             false => {
                 let stored = |name: &String| self.target.column(name).map(|column| column.name.clone());
-                self.schema.fields().iter().filter_map(|field| stored(field.name())).collect()
+                // Those left out are filled by the table itself, such as numbers that it counts.
+                let written = self.schema.fields().iter().filter(|field| !is_left_out(field));
+                written.filter_map(|field| stored(field.name())).collect()
             }
         };
         if self.has_hidden_sequence() {
@@ -261,8 +266,13 @@ impl Overwrite {
             let names: Vec<String> = names.iter().map(|name| quote_ident(name)).collect();
             format!(" PARTITION ({})", names.join(", "))
         });
+        // A session that shows hidden columns shows deleted rows too.
+        let kept = match self.has_hidden_sequence() {
+            true => format!(" WHERE {} = 0", quote_ident(DELETE_SIGN)),
+            false => String::new(),
+        };
         format!(
-            "{STATEMENT_PREFIX}INSERT OVERWRITE TABLE {}{} WITH LABEL {} ({columns}) SELECT {columns} FROM {}",
+            "{STATEMENT_PREFIX}INSERT OVERWRITE TABLE {}{} WITH LABEL {} ({columns}) SELECT {columns} FROM {}{kept}",
             quote_table(&self.target.table),
             partitions.unwrap_or_default(),
             quote_ident(label),
@@ -286,7 +296,9 @@ impl Overwrite {
             return Err(Error::schema(table, "SHOW PARTITIONS gave no PartitionId or no PartitionName"));
         };
         let wanted = self.partition_names();
-        let is_wanted = |name: &String| wanted.as_ref().is_none_or(|wanted| wanted.contains(name));
+        let is_wanted = |name: &String| {
+            wanted.as_ref().is_none_or(|wanted| wanted.iter().any(|wanted| wanted.eq_ignore_ascii_case(name)))
+        };
         let cells = shown.rows.iter().filter_map(|row| Some((row.get(name)?.clone()?, row.get(id)?.clone()?)));
         Ok(cells.filter(|(name, _)| is_wanted(name)).collect())
     }

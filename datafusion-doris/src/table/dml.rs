@@ -97,6 +97,15 @@ impl DorisTable {
 
     /// Refuses what has no meaning, before anything is sent.
     fn check_changeable(&self, what: &str) -> Result<()> {
+        if self.doris.table.catalog.is_some() {
+            let advice = "an external table can be read only, change a table of doris itself";
+            return Err(Error::unsupported(what, advice));
+        }
+        if self.options.read.filter_query.is_some() {
+            let advice = "'doris.filter.query' shows a part of its rows only, and others would be changed too: declare the \
+                          table a second time without it";
+            return Err(Error::unsupported(what, advice));
+        }
         if self.is_changelog() {
             let advice = "this declares its changelog: declare the table without 'source.scan.mode' to change it";
             return Err(Error::unsupported(what, advice));

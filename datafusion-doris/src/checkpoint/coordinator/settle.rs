@@ -150,10 +150,15 @@ impl EpochLoop {
             let (kind, state) = (load.kind(), self.sink.label_state(load).await?);
             let to_be_run = matches!(state, LabelState::Unknown | LabelState::Aborted)
                 && recover(kind, true, state) == RecoveryAction::Commit;
-            states.push(match to_be_run && self.sink.is_lost(load).await? {
+            if !to_be_run || !self.sink.is_lost(load).await? {
+                states.push((kind, state));
+                continue;
+            }
+            // Somebody may have run it meanwhile, and removed what it had taken.
+            states.push(match self.sink.label_state(load).await? {
                 // As if the server had lost rows that it had: they are read again.
-                true => (LoadKind::TwoPhase, LabelState::Aborted),
-                false => (kind, state),
+                LabelState::Unknown | LabelState::Aborted => (LoadKind::TwoPhase, LabelState::Aborted),
+                since => (kind, since),
             });
         }
         Ok(states)

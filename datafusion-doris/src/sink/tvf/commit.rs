@@ -54,6 +54,8 @@ impl Committer {
         let deadline = Instant::now() + self.patience;
         let mut backoff = Backoff::new();
         let (mut attempts, mut refused, mut last) = (0, None, None);
+        // An attempt without an answer may still begin.
+        let mut lost = false;
         loop {
             let observed = match self.client.label_state(&load.db, &load.label).await {
                 Err(error @ Error::Auth { .. }) => return Err(error),
@@ -68,7 +70,9 @@ impl Committer {
                     }
                     Step::Run => {
                         if let Some(error) = refused.take() {
-                            stage.in_doubt.lock().remove(&load.label);
+                            if !lost {
+                                stage.in_doubt.lock().remove(&load.label);
+                            }
                             return Err(error);
                         }
                         if attempts > self.max_retries {
@@ -83,7 +87,11 @@ impl Committer {
                             Ran::NotSent(error @ Error::Auth { .. }) | Ran::NotSent(error @ Error::Config { .. }) => {
                                 return Err(error);
                             }
-                            Ran::NotSent(error) | Ran::Lost(error) => last = Some(error),
+                            Ran::NotSent(error) => last = Some(error),
+                            Ran::Lost(error) => {
+                                lost = true;
+                                last = Some(error);
+                            }
                             // Somebody else runs it: its label tells how that ends.
                             Ran::Refused(error) if is_label_taken(&error) => last = Some(error),
                             Ran::Refused(error) => {

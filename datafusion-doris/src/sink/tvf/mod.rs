@@ -118,8 +118,18 @@ impl Stage {
             let reason = format!("names '{name}', which is none of the columns that are written");
             return Err(Error::config("sink.properties.function_column.sequence_col", reason));
         }
-        let last_of_key =
-            keeps_positions(target)?.then(|| LastOfKey { order: POSITION.to_string(), sequence: sequence.clone() });
+        let positions = keeps_positions(target)?;
+        // The last row of a key is found by the whole of it: numbers that Doris makes are not known before.
+        let written = |name: &str| columns.iter().any(|column| column.name == name);
+        if positions && let Some(key) = target.columns.iter().find(|column| column.key && !written(&column.name)) {
+            let reason = format!(
+                "key column '{}' is left out, so rows with the same key cannot be told apart in 'sink.write-mode' = 'TVF': \
+                 write it, or use STREAM_LOAD",
+                key.name
+            );
+            return Err(Error::schema(&target.table, reason));
+        }
+        let last_of_key = positions.then(|| LastOfKey { order: POSITION.to_string(), sequence: sequence.clone() });
         let store = store::open(&place, options.max_retries)?;
         Ok(Self {
             store,
