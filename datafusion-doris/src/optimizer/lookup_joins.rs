@@ -101,6 +101,8 @@ fn traced<'a>(
         let passes = plan.is::<CoalescePartitionsExec>()
             || plan.is::<CooperativeExec>()
             || plan.downcast_ref::<FilterExec>().is_some_and(|filter| filter.projection().is_none());
+        // A limit takes some rows of the table once, not some of each lookup.
+        let passes = passes && plan.fetch().is_none();
         match (passes, plan.children().as_slice()) {
             (true, [input]) => plan = input,
             _ => return Ok(None),

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema};
@@ -17,7 +18,7 @@ use super::DorisQueryTable;
 use crate::client::DorisClient;
 use crate::error::{Error, Result};
 use crate::scan::open_session;
-use crate::sql::ScanQuery;
+use crate::sql::{ScanQuery, without_secrets};
 use crate::table::DorisTable;
 use crate::types::{DorisType, TableIdent, doris_type_of};
 
@@ -45,10 +46,17 @@ pub struct DorisQueryFunction {
 }
 
 /// The arguments.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 struct Call {
     table: Option<String>,
     sql: String,
+}
+
+impl fmt::Debug for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { table, sql } = self;
+        f.debug_struct("Call").field("table", table).field("sql", &without_secrets(sql)).finish()
+    }
 }
 
 impl DorisQueryFunction {

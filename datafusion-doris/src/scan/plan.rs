@@ -221,6 +221,13 @@ mod tests {
     }
 
     #[test]
+    fn debug_hides_secrets_of_the_query() {
+        let sql = r#"SELECT * FROM S3("uri"="s3://b/k","s3.secret_key"="hunter2")"#.to_string();
+        let plan = ScanPlan { query: Some(ScanQuery { sql, columns: vec![] }), ..plan() };
+        assert!(!format!("{plan:?}").contains("hunter2"), "{plan:?}");
+    }
+
+    #[test]
     fn query_stands_alone_or_as_a_table() {
         let columns = vec!["id".to_string(), "na`me".to_string()];
         let query = ScanQuery { sql: "SELECT 1".into(), columns };

@@ -101,6 +101,13 @@ impl Statement {
             // Builds differ in which queries they answer past their BEs, whose rows Flight does not give then.
             tracing::debug!(table = %self.table, "the answer names no flight endpoint, reading by the MySQL protocol");
             drop(session);
+            for doris in self.types.iter() {
+                text::check_readable(doris).map_err(|reason| {
+                    let what =
+                        format!("reading {} over the mysql protocol, as the server serves this query", self.table);
+                    Failure { again: false, error: Error::unsupported(what, reason) }
+                })?;
+            }
             return self.by_mysql().await;
         }
         let batches = query.into_unordered_stream().boxed();

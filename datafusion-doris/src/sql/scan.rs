@@ -1,19 +1,27 @@
 //! The SELECT of a snapshot scan.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
 use serde::{Deserialize, Serialize};
 
-use super::{STATEMENT_PREFIX, quote_ident, quote_table};
+use super::{STATEMENT_PREFIX, quote_ident, quote_table, without_secrets};
 use crate::types::TableIdent;
 
 /// A statement that is read like a table.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScanQuery {
     /// The SELECT, without prefix and semicolon.
     pub sql: String,
     /// Its columns, in order.
     pub columns: Vec<String>,
+}
+
+/// The text may hold credentials, as those of the table function S3.
+impl fmt::Debug for ScanQuery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { sql, columns } = self;
+        f.debug_struct("ScanQuery").field("sql", &without_secrets(sql)).field("columns", columns).finish()
+    }
 }
 
 /// One statement of a scan: a projection of some tablets of one table.
