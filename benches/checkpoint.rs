@@ -15,7 +15,7 @@ use datafusion::prelude::SessionContext;
 use datafusion_doris::job::{JobState, SyncJob};
 
 use common::usage::cpu_seconds;
-use common::{Outcome, Server, amount, median, server};
+use common::{Outcome, Server, amount, backlog, median, server};
 
 /// Changes of each second of the backlog.
 const ROWS: u64 = 250_000;
@@ -51,9 +51,10 @@ async fn declare(server: &Server, context: &SessionContext, name: &str, options:
 
 async fn create(server: &Server, table: &str, properties: &str) -> Outcome<()> {
     let sql = format!(
-        "CREATE TABLE bench.{table} (id BIGINT NOT NULL, name VARCHAR(40), amount DECIMAL(18, 2), at DATETIME(6))
+        "CREATE TABLE bench.{table} ({})
          UNIQUE KEY(id) DISTRIBUTED BY HASH(id) BUCKETS 4 PROPERTIES ('replication_num' = '1',
-         'enable_unique_key_merge_on_write' = 'true' {properties})"
+         'enable_unique_key_merge_on_write' = 'true' {properties})",
+        backlog::COLUMNS
     );
     server.doris(&sql).await.map(drop)
 }
@@ -104,21 +105,8 @@ async fn measure(server: &mut Server) -> Outcome<()> {
 async fn fill(server: &mut Server, context: &SessionContext, rows: u64, seconds: u64) -> Outcome<()> {
     server.doris("CREATE DATABASE bench").await?;
     create(server, "source", ", 'changelog.enable' = 'true'").await?;
-    let start = server.doris("SELECT NOW()").await?.ok_or("no time")?;
-    let start = start.split('.').next().unwrap_or_default().to_owned();
     declare(server, context, "source", "").await?;
-    for second in 0..seconds {
-        server.advance()?;
-        let insert = format!(
-            "INSERT INTO source SELECT value, concat('customer of second ', CAST({second} AS VARCHAR)),
-             CAST(value AS DECIMAL(18, 2)) / 7, CAST('2026-01-01 00:00:00.123456' AS TIMESTAMP)
-             FROM generate_series(1, {rows})"
-        );
-        datafusion_doris::sql(context, &insert).await?.collect().await?;
-    }
-    for _ in 0..2 {
-        server.advance()?;
-    }
+    let start = backlog::fill(server, context, rows, seconds).await?;
     let options = format!(
         ", 'source.scan.mode' 'from-timestamp', 'source.scan.timestamp' '{start}',
          'source.changelog.max-window' '1s', 'source.changelog.poll-interval' '1s'"

@@ -20,10 +20,9 @@ use arrow_flight::sql::client::FlightSqlServiceClient;
 use arrow_flight::{FlightInfo, Ticket};
 use bytes::Bytes;
 use futures::TryStreamExt;
-use reqwest::header::LOCATION;
-use serde_json::Value;
 use tonic::transport::{Channel, Endpoint};
 
+use common::http::Http;
 use common::server::{PASSWORD, USER};
 use common::{Outcome, Server, amount, server};
 
@@ -243,45 +242,4 @@ fn arrow_body(batches: i64) -> Outcome<Bytes> {
 fn stream_of(bytes: Bytes, times: usize) -> reqwest::Body {
     let pieces = std::iter::repeat_n(bytes, times).map(Ok::<_, std::io::Error>);
     reqwest::Body::wrap_stream(futures::stream::iter(pieces))
-}
-
-/// A client that follows no redirect by itself.
-struct Http {
-    client: reqwest::Client,
-    fe: String,
-}
-
-impl Http {
-    fn new(server: &Server) -> Outcome<Self> {
-        let client = reqwest::Client::builder()
-            .no_proxy()
-            .tcp_nodelay(true)
-            .redirect(reqwest::redirect::Policy::none())
-            .build()?;
-        Ok(Self { client, fe: server.fenodes.clone() })
-    }
-
-    async fn statement(&self, sql: &str) -> Outcome<()> {
-        let url = format!("http://{}/api/query/internal/information_schema", self.fe);
-        let body = serde_json::json!({ "stmt": sql });
-        let answer: Value =
-            self.client.post(url).basic_auth(USER, Some(PASSWORD)).json(&body).send().await?.json().await?;
-        if answer["code"] == 0 { Ok(()) } else { Err(format!("{sql}: {answer}").into()) }
-    }
-
-    /// A Stream Load: the FE names the BE, which gets the body.
-    async fn load(&self, table: &str, format: &str, body: reqwest::Body) -> Outcome<()> {
-        let url = format!("http://{}/api/bench/{table}/_stream_load", self.fe);
-        let request = |url: &str| {
-            self.client
-                .put(url)
-                .basic_auth(USER, Some(PASSWORD))
-                .header("expect", "100-continue")
-                .header("format", format)
-        };
-        let redirect = request(&url).send().await?;
-        let target = redirect.headers().get(LOCATION).ok_or("the FE sent no location")?.to_str()?.to_owned();
-        let answer: Value = serde_json::from_str(&request(&target).body(body).send().await?.text().await?)?;
-        if answer["Status"] == "Success" { Ok(()) } else { Err(format!("load into {table}: {answer}").into()) }
-    }
 }

@@ -3,6 +3,8 @@
 //! Each bench uses a part of it.
 #![allow(dead_code)]
 
+pub mod backlog;
+pub mod http;
 pub mod measure;
 pub mod server;
 pub mod table;

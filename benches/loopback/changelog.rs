@@ -3,15 +3,13 @@
 use datafusion::prelude::SessionContext;
 
 use crate::common::measure::Series;
-use crate::common::{Outcome, Server, amount};
+use crate::common::{Outcome, Server, amount, backlog};
 use crate::report::{Bar, Report};
 
 /// Changes of each second of the backlog.
 const ROWS: u64 = 200_000;
 /// Seconds of the backlog.
 const SECONDS: u64 = 10;
-
-const COLUMNS: &str = "id BIGINT NOT NULL, name VARCHAR(40), amount DECIMAL(18, 2), at DATETIME(6)";
 
 /// Measures the backlog.
 pub async fn measure(server: &mut Server, runs: u64, report: &mut Report) -> Outcome<()> {
@@ -56,25 +54,12 @@ async fn fill(server: &mut Server, context: &SessionContext, rows: u64) -> Outco
              PROPERTIES ('replication_num' = '1'{properties})"
         )
     };
-    server.doris(&create("source", COLUMNS, ", 'changelog.enable' = 'true'")).await?;
-    let history = format!("{COLUMNS}, kind VARCHAR(2)");
+    server.doris(&create("source", backlog::COLUMNS, ", 'changelog.enable' = 'true'")).await?;
+    let history = format!("{}, kind VARCHAR(2)", backlog::COLUMNS);
     server.doris(&create("history", &history, ", 'sandbox.discard' = 'true'")).await?;
     server.declare(context, "source", "source", "").await?;
     server.declare(context, "history", "history", ", 'sink.properties.compress_type' ''").await?;
-    let start = server.doris("SELECT NOW()").await?.ok_or("no time")?;
-    let start = start.split('.').next().unwrap_or_default().to_owned();
-    for second in 0..SECONDS {
-        server.advance()?;
-        let insert = format!(
-            "INSERT INTO source SELECT value, concat('customer of second ', CAST({second} AS VARCHAR)),
-             CAST(value AS DECIMAL(18, 2)) / 7, CAST('2026-01-01 00:00:00.123456' AS TIMESTAMP)
-             FROM generate_series(1, {rows})"
-        );
-        datafusion_doris::sql(context, &insert).await?.collect().await?;
-    }
-    for _ in 0..2 {
-        server.advance()?;
-    }
+    let start = backlog::fill(server, context, rows, SECONDS).await?;
     let options = format!(
         ", 'source.scan.mode' 'from-timestamp', 'source.scan.timestamp' '{start}', 'source.scan.bounded-mode' 'latest',
          'source.changelog.max-window' '1s'"

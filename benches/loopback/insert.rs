@@ -11,9 +11,8 @@ use datafusion_doris::client::DorisClient;
 use datafusion_doris::options::{ConnectionOptions, DorisOptions, Secret};
 use datafusion_doris::sink::DorisSink;
 use datafusion_doris::types::TableIdent;
-use reqwest::header::LOCATION;
-use serde_json::Value;
 
+use crate::common::http::Http;
 use crate::common::measure::Series;
 use crate::common::server::{PASSWORD, USER};
 use crate::common::{Outcome, Server, amount};
@@ -116,7 +115,7 @@ async fn one(
     let http = Http::new(server)?;
     let [mut whole, mut bare] = [(); 2].map(|()| Series::default());
     for run in 0..=runs {
-        bare.time(http.load(table, format.name, &bytes)).await?;
+        bare.time(http.load(table, format.name, body_of(&bytes))).await?;
         let inserted = whole.time(async {
             let plan = datafusion_doris::sql(&context, &insert).await?;
             Outcome::Ok(plan.collect().await?)
@@ -220,38 +219,7 @@ fn stock_writer(format: &str, batches: &[RecordBatch], times: u64) -> Outcome<u6
     }
 }
 
-/// A bare client of Stream Load.
-struct Http {
-    client: reqwest::Client,
-    fe: String,
-}
-
-impl Http {
-    fn new(server: &Server) -> Outcome<Self> {
-        let client = reqwest::Client::builder()
-            .no_proxy()
-            .tcp_nodelay(true)
-            .redirect(reqwest::redirect::Policy::none())
-            .build()?;
-        Ok(Self { client, fe: server.fenodes.clone() })
-    }
-
-    async fn load(&self, table: &str, format: &str, chunks: &[Bytes]) -> Outcome<()> {
-        let url = format!("http://{}/api/bench/{table}/_stream_load", self.fe);
-        let request = |url: &str| {
-            self.client
-                .put(url)
-                .basic_auth(USER, Some(PASSWORD))
-                .header("expect", "100-continue")
-                .header("format", format)
-                .header("read_json_by_line", "true")
-        };
-        let redirect = request(&url).send().await?;
-        let target = redirect.headers().get(LOCATION).ok_or("the FE sent no location")?.to_str()?.to_owned();
-        let chunks = chunks.to_vec();
-        let chunks = futures::stream::iter(chunks.into_iter().map(Ok::<_, std::io::Error>));
-        let body = reqwest::Body::wrap_stream(chunks);
-        let answer: Value = serde_json::from_str(&request(&target).body(body).send().await?.text().await?)?;
-        if answer["Status"] == "Success" { Ok(()) } else { Err(format!("load into {table}: {answer}").into()) }
-    }
+fn body_of(chunks: &[Bytes]) -> reqwest::Body {
+    let chunks = chunks.to_vec();
+    reqwest::Body::wrap_stream(futures::stream::iter(chunks.into_iter().map(Ok::<_, std::io::Error>)))
 }

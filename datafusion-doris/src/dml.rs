@@ -3,9 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::array::UInt64Array;
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use arrow::record_batch::RecordBatch;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::TaskContext;
@@ -13,12 +10,12 @@ use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{
     Boundedness, ChildrenPropertiesMode, EmissionType, ReplaceChildrenOptions,
 };
-use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties, SendableRecordBatchStream,
 };
 
 use crate::client::DorisClient;
+use crate::count::{count_schema, counted};
 use crate::sql::Change;
 
 /// Sends one statement to Doris when it is polled, and gives one row, `count: UInt64`, not null: the rows that Doris
@@ -48,10 +45,6 @@ impl DorisStatementExec {
         );
         Self { client, change, properties: Arc::new(properties) }
     }
-}
-
-fn count_schema() -> SchemaRef {
-    Arc::new(Schema::new(vec![Field::new("count", DataType::UInt64, false)]))
 }
 
 impl DisplayAs for DorisStatementExec {
@@ -104,10 +97,6 @@ impl ExecutionPlan for DorisStatementExec {
             return Err(DataFusionError::Internal(format!("DorisStatementExec has one partition, not {partition}")));
         }
         let (client, change) = (self.client.clone(), self.change.clone());
-        let rows = async move {
-            let rows = client.change(&change).await?.affected;
-            Ok(RecordBatch::try_new(count_schema(), vec![Arc::new(UInt64Array::from(vec![rows]))])?)
-        };
-        Ok(Box::pin(RecordBatchStreamAdapter::new(count_schema(), futures::stream::once(rows))))
+        Ok(counted(async move { Ok(client.change(&change).await?.affected) }))
     }
 }

@@ -38,6 +38,7 @@ pub mod catalog;
 pub mod changelog;
 pub mod checkpoint;
 pub mod client;
+mod count;
 pub mod debezium;
 pub mod dml;
 pub mod error;

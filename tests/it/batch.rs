@@ -13,13 +13,12 @@ use datafusion::physical_plan::SendableRecordBatchStream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::streaming::PartitionStream;
 use datafusion::prelude::SessionContext;
-use datafusion_doris::job::{SyncJob, SyncJobBuilder};
 use doris_sandbox::{Action, Fault, SeenRequest, Site};
-use tempfile::TempDir;
 use tokio::sync::{Mutex, Notify, mpsc};
 
 use crate::cli::shell;
 use crate::harness::{Cluster, refusal, run, text};
+use crate::history::{HISTORY, History, caught_up};
 use crate::write::{FORMATS, insert};
 
 pub const BATCH: (&str, &str) = ("sink.write-mode", "STREAM_LOAD_BATCH");
@@ -347,82 +346,14 @@ async fn a_first_commit_that_is_refused_takes_all_batches_back() {
     assert_eq!(count(&cluster).await, "500");
 }
 
-/// A changelog of 60 rows, and a history that counts how often each change was written.
-async fn source_and_history(sink: &[(&str, &str)]) -> (Cluster, SessionContext, TempDir) {
-    let cluster = Cluster::sandbox().await;
-    cluster.changing_table("source", "id INT NOT NULL, v VARCHAR(20)").await;
-    cluster
-        .doris(
-            "CREATE TABLE {db}.history (id INT NOT NULL, kind VARCHAR(2) NOT NULL, n BIGINT SUM) AGGREGATE KEY(id, kind)
-             DISTRIBUTED BY HASH(id) BUCKETS 2 PROPERTIES ('replication_num' = '1')",
-        )
-        .await;
-    let rows: Vec<String> = (0..60).map(|id| format!("({id}, 'a{id}')")).collect();
-    cluster.doris(&format!("INSERT INTO {{db}}.source VALUES {}", rows.join(", "))).await;
-    let ctx = session(&cluster, sink).await;
-    (cluster, ctx, tempfile::tempdir().expect("a directory"))
-}
-
-async fn session(cluster: &Cluster, sink: &[(&str, &str)]) -> SessionContext {
-    let ctx = cluster.context();
-    let source = [("source.scan.mode", "initial"), ("source.changelog.poll-interval", "1s")];
-    cluster.declare(&ctx, "changes", "source", &source).await;
-    cluster.declare(&ctx, "history", "history", sink).await;
-    ctx
-}
-
-fn job(dir: &TempDir) -> SyncJobBuilder {
-    SyncJob::builder("history").checkpoint_dir(dir.path().to_str().expect("text"))
-}
-
-const HISTORY: &str =
-    "INSERT INTO history SELECT id, __change_kind, 1 FROM changes WHERE __change_kind IN ('+I', '+U')";
 const SMALL: &[(&str, &str)] = &[BATCH, ("sink.buffer-flush.max-rows", "10")];
 
-async fn caught_up(job: &SyncJob) {
-    tokio::time::timeout(PATIENCE, job.caught_up()).await.expect("in time").expect("is mirrored");
-}
-
-async fn change_all(cluster: &Cluster) {
-    let rows: Vec<String> = (100..180).map(|id| format!("({id}, 'b{id}')")).collect();
-    cluster.doris(&format!("INSERT INTO {{db}}.source VALUES {}", rows.join(", "))).await;
-}
-
-/// Every row of the source is in the history once, and nothing else is.
-async fn assert_once(cluster: &Cluster) {
-    let expected = cluster.scalar("SELECT COUNT(*) FROM {db}.source").await;
-    let all = cluster.scalar("SELECT COUNT(*) FROM {db}.history").await;
-    let written = cluster.scalar("SELECT SUM(n) FROM {db}.history").await;
-    assert_eq!((all, written), (expected.clone(), expected));
-    assert_eq!(cluster.server().running_transactions(), 0);
-}
-
-/// Drops a job in batch mode while the answer to a request is held back, and starts it again in another mode.
+/// A job in batch mode that goes on in another mode.
 async fn killed_at(request: &str, skip: usize, then: &[(&str, &str)]) {
-    let (cluster, ctx, dir) = source_and_history(SMALL).await;
-    let plan = text(&run(&ctx, &format!("EXPLAIN {HISTORY}")).await);
+    let history = History::new(SMALL).await;
+    let plan = text(&run(&history.ctx, &format!("EXPLAIN {HISTORY}")).await);
     assert!(plan.contains("guarantee=at-least-once (each batch is visible as it lands)"), "{plan}");
-    let first = job(&dir).submit(&ctx, HISTORY).await.expect("starts");
-    caught_up(&first).await;
-    let (reached, release) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    let action = Action::HoldAnswer { done: Arc::clone(&reached), release: Arc::clone(&release) };
-    cluster.server().faults().push(Fault::new(action).at(Site::Be).when(request).skip(skip));
-    change_all(&cluster).await;
-    let reached = tokio::time::timeout(PATIENCE, async {
-        tokio::select! {
-            _ = first.caught_up() => panic!("the request is held"),
-            () = reached.notified() => {}
-        }
-    });
-    reached.await.expect("the request comes");
-    drop(first);
-    release.notify_one();
-    cluster.server().faults().clear();
-    let ctx = session(&cluster, then).await;
-    let second = job(&dir).submit(&ctx, HISTORY).await.expect("another write mode is allowed");
-    caught_up(&second).await;
-    second.stop().await.expect("stops");
-    assert_once(&cluster).await;
+    history.killed_at(request, skip, then).await;
 }
 
 #[tokio::test]
@@ -440,8 +371,9 @@ async fn a_job_killed_between_the_commits_of_its_batches_makes_every_row_visible
 
 #[tokio::test]
 async fn an_epoch_that_is_written_again_frees_the_labels_of_its_first_attempt() {
-    let (cluster, ctx, dir) = source_and_history(SMALL).await;
-    let job = job(&dir).submit(&ctx, HISTORY).await.expect("starts");
+    let history = History::new(SMALL).await;
+    let cluster = &history.cluster;
+    let job = history.start(&history.ctx).await;
     caught_up(&job).await;
     // Batches 0 to 3 are pre-committed, the next one is refused for a reason that passes, more often than it is tried; some
     // of their aborts are refused at first.
@@ -449,21 +381,22 @@ async fn an_epoch_that_is_written_again_frees_the_labels_of_its_first_attempt() 
     cluster.server().faults().push(Fault::new(busy).at(Site::Be).when("_stream_load ").skip(4).times(4));
     let refused = Action::Status { code: 500, body: "not now".to_string() };
     cluster.server().faults().push(Fault::new(refused).at(Site::Be).when("_stream_load_2pc abort").times(6));
-    change_all(&cluster).await;
+    history.change_all().await;
     caught_up(&job).await;
     job.stop().await.expect("stops");
-    assert_once(&cluster).await;
+    history.assert_once().await;
 }
 
 #[tokio::test]
 async fn without_two_phases_a_job_goes_on_after_a_failure_at_least_once() {
     let options = [SMALL, &[("sink.enable-2pc", "false"), ("sink.max-retries", "0")]].concat();
-    let (cluster, ctx, dir) = source_and_history(&options).await;
-    let job = job(&dir).submit(&ctx, HISTORY).await.expect("starts");
+    let history = History::new(&options).await;
+    let cluster = &history.cluster;
+    let job = history.start(&history.ctx).await;
     caught_up(&job).await;
     let busy = Action::FailCommit("current running txns on db 1 is 1000, larger than limit 1000".into());
     cluster.server().faults().push(Fault::new(busy).at(Site::Be).when("_stream_load ").skip(3));
-    change_all(&cluster).await;
+    history.change_all().await;
     caught_up(&job).await;
     job.stop().await.expect("stops");
     assert_eq!(cluster.server().faults().armed(), 0, "the fault was used");

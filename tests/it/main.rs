@@ -30,6 +30,7 @@ mod fallback;
 mod group_commit;
 mod hand_over;
 mod harness;
+mod history;
 mod jobs;
 mod lookup;
 mod metrics;

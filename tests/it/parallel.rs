@@ -5,12 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use datafusion::prelude::SessionContext;
-use datafusion_doris::job::{SyncJob, SyncJobBuilder};
 use doris_sandbox::{Action, Fault, Site};
-use tempfile::TempDir;
 use tokio::sync::Notify;
 
 use crate::harness::{Cluster, lines, refusal, run, text};
+use crate::history::History;
 
 const FOUR: (&str, &str) = ("sink.parallelism", "4");
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -229,79 +228,9 @@ async fn dropping_an_insert_that_waits_for_one_of_its_loads_aborts_all() {
     release.notify_one();
 }
 
-/// A changelog, and a history of its changes that counts how often each was written, by several loads.
-async fn source_and_history(parallelism: &str) -> (Cluster, SessionContext, TempDir) {
-    let cluster = Cluster::sandbox().await;
-    cluster.changing_table("source", "id INT NOT NULL, v VARCHAR(20)").await;
-    cluster
-        .doris(
-            "CREATE TABLE {db}.history (id INT NOT NULL, kind VARCHAR(2) NOT NULL, n BIGINT SUM) AGGREGATE KEY(id, kind)
-             DISTRIBUTED BY HASH(id) BUCKETS 2 PROPERTIES ('replication_num' = '1')",
-        )
-        .await;
-    let rows: Vec<String> = (0..60).map(|id| format!("({id}, 'a{id}')")).collect();
-    cluster.doris(&format!("INSERT INTO {{db}}.source VALUES {}", rows.join(", "))).await;
-    let ctx = session(&cluster, parallelism).await;
-    (cluster, ctx, tempfile::tempdir().expect("a directory"))
-}
-
-async fn session(cluster: &Cluster, parallelism: &str) -> SessionContext {
-    let ctx = cluster.context();
-    let source = [("source.scan.mode", "initial"), ("source.changelog.poll-interval", "1s")];
-    cluster.declare(&ctx, "changes", "source", &source).await;
-    cluster.declare(&ctx, "history", "history", &[("sink.parallelism", parallelism)]).await;
-    ctx
-}
-
-fn job(dir: &TempDir) -> SyncJobBuilder {
-    SyncJob::builder("history").checkpoint_dir(dir.path().to_str().expect("text"))
-}
-
-const HISTORY: &str =
-    "INSERT INTO history SELECT id, __change_kind, 1 FROM changes WHERE __change_kind IN ('+I', '+U')";
-
-async fn caught_up(job: &SyncJob) {
-    tokio::time::timeout(PATIENCE, job.caught_up()).await.expect("in time").expect("is mirrored");
-}
-
-async fn change_all(cluster: &Cluster) {
-    let rows: Vec<String> = (100..180).map(|id| format!("({id}, 'b{id}')")).collect();
-    cluster.doris(&format!("INSERT INTO {{db}}.source VALUES {}", rows.join(", "))).await;
-}
-
-/// Every row of the source is in the history once, and nothing else is.
-async fn assert_once(cluster: &Cluster) {
-    let expected = cluster.scalar("SELECT COUNT(*) FROM {db}.source").await;
-    let all = cluster.scalar("SELECT COUNT(*) FROM {db}.history").await;
-    let written = cluster.scalar("SELECT SUM(n) FROM {db}.history").await;
-    assert_eq!((all, written), (expected.clone(), expected));
-    assert_eq!(cluster.server().running_transactions(), 0);
-}
-
-/// Drops a job while the answer to a request is held back, and starts it again with another parallelism.
+/// A job of four loads at once that goes on with other numbers of them.
 async fn killed_at(request: &str, skip: usize, then: &str) {
-    let (cluster, ctx, dir) = source_and_history("4").await;
-    let first = job(&dir).submit(&ctx, HISTORY).await.expect("starts");
-    caught_up(&first).await;
-    let (reached, release) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    let action = Action::HoldAnswer { done: Arc::clone(&reached), release: Arc::clone(&release) };
-    cluster.server().faults().push(Fault::new(action).at(Site::Be).when(request).skip(skip));
-    change_all(&cluster).await;
-    let reached = tokio::time::timeout(PATIENCE, async {
-        tokio::select! {
-            _ = first.caught_up() => panic!("the request is held"),
-            () = reached.notified() => {}
-        }
-    });
-    reached.await.expect("the request comes");
-    drop(first);
-    release.notify_one();
-    cluster.server().faults().clear();
-    let ctx = session(&cluster, then).await;
-    let second = job(&dir).submit(&ctx, HISTORY).await.expect("another parallelism is allowed");
-    caught_up(&second).await;
-    second.stop().await.expect("stops");
-    assert_once(&cluster).await;
+    History::new(&[FOUR]).await.killed_at(request, skip, &[("sink.parallelism", then)]).await;
 }
 
 #[tokio::test]

@@ -1,7 +1,8 @@
 //! What the properties of a Stream Load mean for the INSERT of the TVF mode: session variables, or nothing.
 
+use super::csv_format::CsvFormat;
 use super::key::OptionKey;
-use super::sink::{CsvFormat, SinkFormat, SinkOptions};
+use super::sink::{SinkFormat, SinkOptions};
 use super::value::parse_bool;
 use super::write_mode::WriteMode;
 use crate::error::{Error, Result};

@@ -3,9 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::array::UInt64Array;
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use arrow::record_batch::RecordBatch;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::datasource::sink::DataSink;
 use datafusion::error::{DataFusionError, Result};
@@ -17,7 +14,6 @@ use datafusion::physical_plan::execution_plan::{
     check_default_invariants,
 };
 use datafusion::physical_plan::metrics::MetricsSet;
-use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, InputDistributionRequirements, Partitioning,
     PlanProperties, SendableRecordBatchStream,
@@ -30,6 +26,7 @@ use crate::checkpoint::{
     Checkpoints, EpochSink, EpochSource, RunControl, RunOptions, RunSetup, SourceFinder, check_stateless, coordinator,
     merge_partitions, store,
 };
+use crate::count::{count_schema, counted};
 use crate::options::{JobOptions, WriteMode};
 use crate::scan::scan_text;
 
@@ -161,10 +158,6 @@ fn source_text(sources: &[Arc<dyn EpochSource>]) -> String {
     facts.map(|(fact, value)| format!("{fact}={value}")).collect::<Vec<_>>().join(", ")
 }
 
-fn count_schema() -> SchemaRef {
-    Arc::new(Schema::new(vec![Field::new("count", DataType::UInt64, false)]))
-}
-
 impl DisplayAs for DorisSinkExec {
     fn fmt_as(&self, display: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if display != DisplayFormatType::TreeRender {
@@ -252,16 +245,14 @@ impl ExecutionPlan for DorisSinkExec {
             }
             false => None,
         };
-        let rows = async move {
-            let rows = if let Some((sources, options)) = run {
-                coordinator::run(input, sources, sink as Arc<dyn EpochSink>, context, options).await?
+        Ok(counted(async move {
+            if let Some((sources, options)) = run {
+                Ok(coordinator::run(input, sources, sink as Arc<dyn EpochSink>, context, options).await?)
             } else {
                 let data = merge_partitions(&input, &context)?;
-                sink.write_all(data, &context).await?
-            };
-            Ok(RecordBatch::try_new(count_schema(), vec![Arc::new(UInt64Array::from(vec![rows]))])?)
-        };
-        Ok(Box::pin(RecordBatchStreamAdapter::new(count_schema(), futures::stream::once(rows))))
+                sink.write_all(data, &context).await
+            }
+        }))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {

@@ -3,9 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::array::UInt64Array;
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use arrow::record_batch::RecordBatch;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::datasource::sink::DataSink;
 use datafusion::error::{DataFusionError, Result};
@@ -15,7 +12,6 @@ use datafusion::physical_plan::execution_plan::{
     Boundedness, ChildrenPropertiesMode, EmissionType, EvaluationType, ReplaceChildrenOptions, SchedulingType,
 };
 use datafusion::physical_plan::metrics::MetricsSet;
-use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, InputDistributionRequirements, Partitioning, PlanProperties,
     SendableRecordBatchStream,
@@ -24,6 +20,7 @@ use parking_lot::Mutex;
 
 use super::{DorisSink, Overwrite};
 use crate::checkpoint::merge_partitions;
+use crate::count::{count_schema, counted};
 
 /// Replaces the rows of a Doris table by those of its input and gives one row, `count: UInt64`, not null.
 ///
@@ -60,10 +57,6 @@ impl DorisOverwriteExec {
         .with_evaluation_type(EvaluationType::Eager);
         Self { input, overwrite, sink: Arc::default(), properties: Arc::new(properties) }
     }
-}
-
-fn count_schema() -> SchemaRef {
-    Arc::new(Schema::new(vec![Field::new("count", DataType::UInt64, false)]))
 }
 
 impl DisplayAs for DorisOverwriteExec {
@@ -131,12 +124,10 @@ impl ExecutionPlan for DorisOverwriteExec {
             return Err(DataFusionError::Internal(format!("DorisOverwriteExec has one partition, not {partition}")));
         }
         let (input, overwrite, slot) = (Arc::clone(&self.input), Arc::clone(&self.overwrite), Arc::clone(&self.sink));
-        let rows = async move {
+        Ok(counted(async move {
             let data = merge_partitions(&input, &context)?;
-            let rows = overwrite.run(|sink| *slot.lock() = Some(sink), data).await?;
-            Ok(RecordBatch::try_new(count_schema(), vec![Arc::new(UInt64Array::from(vec![rows]))])?)
-        };
-        Ok(Box::pin(RecordBatchStreamAdapter::new(count_schema(), futures::stream::once(rows))))
+            Ok(overwrite.run(|sink| *slot.lock() = Some(sink), data).await?)
+        }))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {
