@@ -2,7 +2,6 @@
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::prelude::SessionContext;
-use doris_sandbox::Sandbox;
 
 use crate::harness::{Cluster, count, lines, refusal, run};
 
@@ -161,20 +160,6 @@ async fn a_result_without_rows_keeps_its_columns() {
     let copied: Vec<(String, DataType)> =
         copy.schema().fields().iter().map(|field| (field.name().clone(), field.data_type().clone())).collect();
     assert_eq!(copied, fields);
-}
-
-// C025
-#[tokio::test]
-async fn a_value_larger_than_four_mebibytes_is_read() {
-    let cluster = Cluster::of(Sandbox::builder().string_limit_bytes(8 << 20)).await;
-    cluster.doris("CREATE TABLE {db}.t (id INT, s STRING) DUPLICATE KEY(id) DISTRIBUTED BY HASH(id) BUCKETS 1").await;
-    let ctx = cluster.context();
-    cluster.declare(&ctx, "t", "t", &[]).await;
-    run(&ctx, "INSERT INTO t SELECT 1, repeat('x', 6291456)").await;
-    assert_eq!(lines(&run(&ctx, "SELECT octet_length(s) FROM t").await), ["6291456"]);
-    cluster.declare(&ctx, "small", "t", &[("doris.flight.max-message-size", "1mb")]).await;
-    let message = refusal(&ctx, "SELECT octet_length(s) FROM small").await;
-    assert!(message.contains("doris.flight.max-message-size"), "{message}");
 }
 
 #[tokio::test]

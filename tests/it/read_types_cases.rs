@@ -23,9 +23,39 @@ pub async fn pushed_and_local(ctx: &datafusion::prelude::SessionContext, select:
     pushed
 }
 
-/// A zone label does not shift the digits, in any build and zone.
+/// Set in the processes that a test starts to run itself in another zone.
+const IN_ANOTHER_ZONE: &str = "DORIS_TEST_IN_ANOTHER_ZONE";
+
+/// A zone label does not shift the digits, in any build and zone, whatever the zone of this process is.
 #[tokio::test]
 async fn c001_datetime_digits_do_not_depend_on_zones() {
+    if std::env::var_os(IN_ANOTHER_ZONE).is_none() {
+        for zone in ["UTC", "America/Los_Angeles"] {
+            let run = tokio::task::spawn_blocking(move || {
+                std::process::Command::new(std::env::current_exe().expect("the test binary"))
+                    .args(["--exact", "read_types_cases::c001_datetime_digits_do_not_depend_on_zones"])
+                    .env(IN_ANOTHER_ZONE, "1")
+                    .env("TZ", zone)
+                    .output()
+            });
+            let ended = run.await.expect("runs").expect("starts");
+            let said = String::from_utf8_lossy(&ended.stdout);
+            assert!(ended.status.success() && said.contains("1 passed"), "TZ={zone}: {said}");
+        }
+    }
+    let other_zone = cluster(Profile::V4_0, OldForms::default(), "UTC").await;
+    other_zone.duplicate_table("t", "id INT, ts DATETIME(6)", "").await;
+    other_zone.doris("INSERT INTO {db}.t VALUES (1, '2025-10-26 02:30:15.000007')").await;
+    let ctx = other_zone.context();
+    other_zone.declare(&ctx, "t", "t", &[]).await;
+    // Timestamp(us, "+08:00") with the raw value 1761417015000007.
+    let labelled = format!("SELECT /*+ SET_VAR(time_zone = '+08:00') */ ts FROM {}", other_zone.table("t"));
+    let fault = Fault::new(Action::FlightResults(vec![labelled])).at(Site::FeFlight).when("`ts`");
+    other_zone.server().faults().push(fault.always());
+    assert_eq!(lines(&run(&ctx, "SELECT ts FROM t").await), ["2025-10-26T02:30:15.000007"]);
+    assert_eq!(lines(&run(&ctx, "SELECT ts FROM t WHERE ts = '2025-10-26 02:30:15.000007'").await).len(), 1);
+    assert!(!other_zone.server().faults().applied().is_empty(), "the fault was used");
+
     for (profile, zone) in
         PROFILES.into_iter().zip(["+08:00", "America/Los_Angeles", "Asia/Kolkata", "+08:00", "+08:00"])
     {
@@ -64,14 +94,26 @@ async fn c002_the_unit_of_a_timestamp_is_told_and_not_guessed() {
 async fn c003_dates_of_year_zero_are_read_and_sorted() {
     let cluster = Cluster::start().await;
     cluster.duplicate_table("t", "d DATE", "").await;
-    cluster.doris("INSERT INTO {db}.t VALUES ('0001-01-01'), ('0000-02-28'), ('0000-01-01'), ('9999-12-31')").await;
+    // Servers with apache/doris#67366 send 0000-01-01 as the day number of 0000-01-02.
+    cluster
+        .doris(
+            "INSERT INTO {db}.t VALUES ('0001-01-01'), ('0000-02-28'), ('0000-01-01'), ('9999-12-31'), ('0000-01-02')",
+        )
+        .await;
     let ctx = cluster.context();
     cluster.declare(&ctx, "t", "t", &[]).await;
-    let rows = run(&ctx, "SELECT d, CAST(d AS INT) AS days FROM t ORDER BY d").await;
+    let rows = run(&ctx, "SELECT CAST(d AS VARCHAR) AS text, d, CAST(d AS INT) AS days FROM t ORDER BY d").await;
     assert_eq!(
         lines(&rows),
-        ["0000-01-01 | -719528", "0000-02-28 | -719470", "0001-01-01 | -719162", "9999-12-31 | 2932896"]
+        [
+            "0000-01-01 | 0000-01-01 | -719528",
+            "0000-01-02 | 0000-01-02 | -719527",
+            "0000-02-28 | 0000-02-28 | -719470",
+            "0001-01-01 | 0001-01-01 | -719162",
+            "9999-12-31 | 9999-12-31 | 2932896"
+        ]
     );
+    assert_eq!(lines(&run(&ctx, "SELECT CAST(d AS VARCHAR) AS text FROM t ORDER BY d LIMIT 1").await), ["0000-01-01"]);
 }
 
 /// As text and as 16 bytes; compared as numbers in Doris and here.
@@ -188,9 +230,11 @@ async fn c007_hll_and_bitmap_spoil_no_other_column() {
 /// A stream that fails in its middle is an error with the server's text, not fewer rows.
 #[tokio::test]
 async fn c008_a_failing_stream_is_an_error() {
-    let cluster = Cluster::sandbox().await;
+    let flight = FlightConfig { result_sink_buffer_size_rows: 100, ..FlightConfig::default() };
+    let cluster = Cluster::of(Sandbox::builder().flight(flight)).await;
     cluster.duplicate_table("t", "id INT, m MAP<STRING, INT>", "").await;
-    cluster.doris("INSERT INTO {db}.t VALUES (1, {'a': 1}), (2, {'b': 2})").await;
+    let rows: Vec<String> = (0..150).map(|id| format!("({id}, {{'a': {id}}})")).collect();
+    cluster.doris(&format!("INSERT INTO {{db}}.t VALUES {}", rows.join(", "))).await;
     let ctx = cluster.context();
     cluster.declare(&ctx, "t", "t", &[]).await;
     let message = "Invalid: Map array keys array should have no nulls".to_string();
@@ -198,7 +242,11 @@ async fn c008_a_failing_stream_is_an_error() {
     cluster.server().faults().push(fault.times(2));
     let error = refusal(&ctx, "SELECT id, m FROM t").await;
     assert!(error.contains("keys array should have no nulls"), "{error}");
-    assert_eq!(lines(&run(&ctx, "SELECT count(id) FROM t").await), ["2"]);
+    let refused = Action::Status { code: 3, body: "Map array keys array should have no nulls".to_string() };
+    cluster.server().faults().push(Fault::new(refused).at(Site::BeFlight).when("`m`").always());
+    let error = refusal(&ctx, "SELECT id, m FROM t").await;
+    assert!(error.contains("keys array should have no nulls"), "{error}");
+    assert_eq!(lines(&run(&ctx, "SELECT id FROM t").await).len(), 150);
 }
 
 /// Documents come byte for byte where the server keeps them so, and SQL NULL stays NULL.
@@ -206,19 +254,49 @@ async fn c008_a_failing_stream_is_an_error() {
 async fn c009_json_is_text_and_not_written_anew() {
     for profile in [Profile::V2_1, Profile::V5_0Changelog] {
         let cluster = cluster(profile, OldForms::default(), "UTC").await;
-        cluster.duplicate_table("t", "id INT, j JSON, v VARIANT", "").await;
+        cluster.duplicate_table("t", "id INT, j JSON, b JSONB, v VARIANT", "").await;
         let document = "{\"k\":\"значение\",\"n\":12345678901234567890}";
-        cluster.doris(&format!("INSERT INTO {{db}}.t VALUES (1, '{document}', '{document}'), (2, NULL, NULL)")).await;
+        cluster
+            .doris(&format!(
+                "INSERT INTO {{db}}.t VALUES (1, '{document}', '{document}', '{document}'), (2, NULL, NULL, NULL)"
+            ))
+            .await;
         let ctx = cluster.context();
         cluster.declare(&ctx, "t", "t", &[]).await;
-        let stored = cluster.doris("SELECT j, v FROM {db}.t ORDER BY id").await;
-        let read = lines(&run(&ctx, "SELECT j, v FROM t ORDER BY id").await);
+        let stored = cluster.doris("SELECT j, b, v FROM {db}.t ORDER BY id").await;
+        let read = lines(&run(&ctx, "SELECT j, b, v FROM t ORDER BY id").await);
         let expected: Vec<String> = stored
             .iter()
             .map(|row| row.iter().map(|cell| cell.clone().unwrap_or("NULL".into())).collect::<Vec<_>>().join(" | "))
             .collect();
         assert_eq!(read, expected);
         assert!(read[0].contains("12345678901234567890") && read[0].contains("значение"), "{read:?}");
-        assert_eq!(read[1], "NULL | NULL");
+        assert_eq!(read[1], "NULL | NULL | NULL");
     }
+}
+
+/// Bytes that are no text are an error that names the column, in both protocols; other columns are read as ever.
+#[tokio::test]
+async fn c010_invalid_utf8_in_a_text_column_is_refused_by_name() {
+    let cluster = Cluster::sandbox().await;
+    cluster.duplicate_table("t", "id INT, s STRING, a ARRAY<STRING>", "").await;
+    cluster.doris("INSERT INTO {db}.t VALUES (1, 'fine', ['fine']), (2, 'AxyB', ['AxyB'])").await;
+    let other = Action::OtherBytes { from: b"AxyB".to_vec(), to: vec![0x41, 0x84, 0xff, 0x42] };
+    cluster.server().faults().push(Fault::new(other.clone()).at(Site::BeFlight).always());
+    cluster.server().faults().push(Fault::new(other).at(Site::Mysql).when("`s`").always());
+    let ctx = cluster.context();
+    cluster.declare(&ctx, "flight", "t", &[]).await;
+    cluster.declare(&ctx, "mysql", "t", &[("source.use-flight-sql", "false")]).await;
+    for table in ["flight", "mysql"] {
+        for column in ["s", "length(s)", "id, s"] {
+            let error = refusal(&ctx, &format!("SELECT {column} FROM {table}")).await;
+            let named = error.contains("column 's'") && error.contains(&cluster.table("t"));
+            assert!(named && error.contains("41 84 ff 42") && error.contains("HEX("), "{table} {column}: {error}");
+        }
+        assert_eq!(lines(&run(&ctx, &format!("SELECT id FROM {table} ORDER BY id")).await), ["1", "2"]);
+    }
+    let error = refusal(&ctx, "SELECT a FROM flight").await;
+    assert!(error.contains("column 'a'"), "{error}");
+    let applied = cluster.server().faults().applied();
+    assert!([Site::BeFlight, Site::Mysql].iter().all(|site| applied.iter().any(|used| used.site == *site)));
 }

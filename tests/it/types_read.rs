@@ -1,9 +1,9 @@
 //! Every type in every form that a build sends: one Arrow type and one value.
 
 use datafusion::arrow::compute::concat_batches;
-use doris_sandbox::{OldForms, Profile};
+use doris_sandbox::{FlightConfig, OldForms, Profile, Sandbox};
 
-use crate::harness::{lines, refusal, run};
+use crate::harness::{Cluster, lines, refusal, run};
 use crate::read_types_cases::cluster;
 
 const COLUMNS: &str = "id INT, b BOOLEAN, t TINYINT, s SMALLINT, i INT, l BIGINT, li LARGEINT, f FLOAT, d DOUBLE,
@@ -81,4 +81,40 @@ async fn declared_types_are_given_where_they_are_exact() {
         };
         assert!(refused.contains(&format!("column '{column}'")), "{declared}: {refused}");
     }
+}
+
+/// An FE that answers a query itself gives every column as text: counts, sums and constants are read from it exactly.
+#[tokio::test]
+async fn rows_that_the_fe_computes_come_as_text_and_are_exact() {
+    let of = |answers_in_fe| async move {
+        let flight = FlightConfig { answers_in_fe, ..FlightConfig::default() };
+        let cluster = Cluster::of(Sandbox::builder().flight(flight)).await;
+        cluster.duplicate_table("t", COLUMNS, "").await;
+        cluster.doris(&format!("INSERT INTO {{db}}.t VALUES {VALUES}, {}", VALUES.replacen("(1", "(3", 1))).await;
+        let ctx = cluster.context();
+        cluster.declare(&ctx, "t", "t", &[]).await;
+        (cluster, ctx)
+    };
+    let ((texts, of_fe), (_typed, of_be)) = (of(true).await, of(false).await);
+    let told = format!("doris_query('SELECT id, i, dec, da, d6, b, v, li FROM {}')", texts.table("t"));
+    for sql in [
+        "SELECT count(*), count(i), sum(i), avg(s), min(l), max(l) FROM t",
+        "SELECT min(dec), max(dec), min(li), max(li), count(dec) FROM t",
+        "SELECT sum(CAST(t AS DECIMAL(10, 2))), avg(CAST(s AS DECIMAL(10, 3))) FROM t",
+        "SELECT min(da), max(da), min(d0), max(d6), min(v), max(c) FROM t",
+        "SELECT count(DISTINCT s), count(*) FILTER (WHERE i < 0) FROM t",
+    ] {
+        let pushed = lines(&run(&of_fe, &format!("EXPLAIN {sql}")).await).join("\n");
+        assert!(!pushed.contains("AggregateExec"), "{sql}: {pushed}");
+        assert_eq!(lines(&run(&of_fe, sql).await), lines(&run(&of_be, sql).await), "{sql}");
+    }
+    // The columns of a statement are those of its rows, though a result without rows comes from the FE.
+    let described = run(&of_fe, &format!("SELECT * FROM {told} ORDER BY id")).await;
+    let types: Vec<String> = described[0].schema().fields().iter().map(|field| field.data_type().to_string()).collect();
+    assert_eq!(types[..3], ["Int32", "Int32", "Decimal128(38, 10)"], "{types:?}");
+    let direct = run(&of_fe, "SELECT id, i, dec, da, d6, b, v, li FROM t ORDER BY id").await;
+    assert_eq!(lines(&described), lines(&direct));
+    assert_eq!(lines(&run(&of_fe, &format!("SELECT count(*), sum(i) FROM {told}")).await), ["3 | -4294967296"]);
+    assert_eq!(lines(&run(&of_fe, "SELECT * FROM doris_query('SELECT 41 AS a, 1.50 AS b')").await), ["41 | 1.50"]);
+    assert!(lines(&run(&of_fe, "SELECT id FROM t WHERE id < 0").await).is_empty());
 }

@@ -15,6 +15,7 @@ use tonic::Code;
 use tonic::transport::Channel;
 
 use super::flight::{Connection, flight_error, status_error};
+use super::invalid_text::Messages;
 use crate::error::{Error, Result, Retry};
 
 /// Batches decoded ahead of the consumer.
@@ -38,6 +39,8 @@ pub struct FlightQuery {
     connection: Connection,
     /// `host:port` of the FE.
     authority: String,
+    /// What errors about its values name.
+    subject: String,
 }
 
 impl FlightQuery {
@@ -47,7 +50,13 @@ impl FlightQuery {
         connection: Connection,
         authority: String,
     ) -> Self {
-        Self { schema, endpoints, connection, authority }
+        let subject = format!("(a result of {authority})");
+        Self { schema, endpoints, connection, authority, subject }
+    }
+
+    /// The result, as one of this table where errors are about its values.
+    pub(crate) fn of_table(self, table: &str) -> Self {
+        Self { subject: table.to_string(), ..self }
     }
 
     /// The schema the server planned; the only one an empty result has. Batches may differ from it in the encoding
@@ -65,7 +74,8 @@ impl FlightQuery {
     /// All parts, one after the other, in the server's order; at most two batches are read ahead.
     ///
     /// # Errors
-    /// The stream's errors: [`Error::Server`], [`Error::Transport`]; a part that ends early is one.
+    /// The stream's errors: [`Error::Server`], [`Error::Transport`]; a part that ends early is one. [`Error::Schema`] with
+    /// the column's name for text that is no UTF-8.
     ///
     /// # Cancellation
     /// Dropping the stream ends the transfer.
@@ -85,7 +95,7 @@ impl FlightQuery {
     }
 
     fn read(self, parts_at_once: usize) -> impl Stream<Item = Result<RecordBatch>> + Send + 'static {
-        let Self { endpoints, connection, authority, .. } = self;
+        let Self { endpoints, connection, authority, subject, .. } = self;
         let (sender, receiver) = mpsc::channel(PREFETCH_BATCHES);
         let reader = async move {
             let read = match endpoints.is_empty() {
@@ -97,7 +107,7 @@ impl FlightQuery {
                 }),
                 false => {
                     let parts = futures::stream::iter(endpoints).map(Ok);
-                    let read = |endpoint| read_endpoint(&connection, endpoint, &sender);
+                    let read = |endpoint| read_endpoint(&connection, &subject, endpoint, &sender);
                     parts.try_for_each_concurrent(parts_at_once, read).await
                 }
             };
@@ -150,6 +160,7 @@ enum ReadState {
 /// Reads one part into `sender`. Ends early, without error, when the consumer is gone.
 async fn read_endpoint(
     connection: &Connection,
+    subject: &str,
     endpoint: ResultEndpoint,
     sender: &mpsc::Sender<Result<RecordBatch>>,
 ) -> Result<()> {
@@ -169,9 +180,19 @@ async fn read_endpoint(
                 break;
             }
         };
-        let mut batches = FlightRecordBatchStream::new_from_flight_data(data.map_err(FlightError::from));
+        let messages = Messages::default();
+        let kept = messages.clone();
+        let data = data.map_err(FlightError::from).inspect_ok(move |message| kept.keep(message));
+        let mut batches = FlightRecordBatchStream::new_from_flight_data(data);
         while let Some(batch) = batches.next().await {
-            let batch = batch.map_err(|error| flight_error(&authority, error))?;
+            let batch = batch.map_err(|error| match error {
+                FlightError::Tonic(_) => flight_error(&authority, error),
+                // It arrived and cannot be decoded.
+                error => match messages.invalid_text() {
+                    Some(reason) => Error::schema(subject, reason),
+                    None => flight_error(&authority, error),
+                },
+            })?;
             if sender.send(Ok(batch)).await.is_err() {
                 return Ok(());
             }

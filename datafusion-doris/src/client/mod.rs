@@ -9,6 +9,7 @@ mod flight;
 mod flight_result;
 mod frontend;
 mod http;
+mod invalid_text;
 mod load;
 mod names;
 mod redirect;

@@ -202,9 +202,15 @@ async fn describe(client: DorisClient, sql: &str) -> Result<DorisQueryTable> {
     // A comment at the end must not hide the bracket behind it.
     let sql = format!("{}\n", sql.trim_end());
     let mut session = open_session(&client).await?;
-    let query = session.query(&format!("SELECT * FROM ({sql}) AS `q` LIMIT 0")).await?;
-    let told = query.schema();
-    drop(query);
+    let described = |rows: u8| format!("SELECT * FROM ({sql}) AS `q` LIMIT {rows}");
+    let mut told = session.query(&described(0)).await?.schema();
+    // An FE that finds out by itself that there are no rows tells all columns as text; a BE does not.
+    if told.fields().iter().all(|field| *field.data_type() == DataType::Utf8 && field.metadata().is_empty()) {
+        match session.query(&described(1)).await {
+            Ok(query) => told = query.schema(),
+            Err(error) => tracing::debug!(%error, "a query is not described by a row of it"),
+        }
+    }
     if let Err(error) = session.close().await {
         tracing::debug!(%error, "closing a flight session failed");
     }

@@ -17,6 +17,7 @@ use arrow::error::ArrowError;
 use arrow::record_batch::RecordBatch;
 use chrono::{DateTime, Offset, TimeZone};
 
+use super::text::array_of;
 use crate::error::{Error, Result};
 use crate::types::{DorisType, WireAction, wire_action};
 
@@ -94,9 +95,15 @@ impl Conformer {
 fn convert(action: &WireAction, array: &ArrayRef, target: &DataType) -> Converted {
     match action {
         WireAction::Keep => Ok(Arc::clone(array)),
-        WireAction::Cast | WireAction::TextToDecimal | WireAction::TextToDate | WireAction::TextToTimestamp => {
+        WireAction::Cast | WireAction::TextToDate | WireAction::TextToTimestamp => {
             cast_with_options(array, target, &EXACT)
         }
+        WireAction::TextToDecimal => {
+            let wide = values_of_texts(&DorisType::Decimal(39, 0), array)?;
+            if wide.data_type() == target { Ok(wide) } else { cast_with_options(&wide, target, &EXACT) }
+        }
+        WireAction::TextToValue(doris) => values_of_texts(doris, array),
+        WireAction::Chain(first, between, then) => convert(then, &convert(first, array, between)?, target),
         WireAction::Nulls => Ok(new_null_array(target, array.len())),
         WireAction::LocalWallClock { zone } => local_wall_clock(array, zone, target),
         WireAction::Int128ToDecimal => {
@@ -139,6 +146,11 @@ fn convert(action: &WireAction, array: &ArrayRef, target: &DataType) -> Converte
         WireAction::Map(key, value) => convert_map(key, value, array, target),
         WireAction::Struct(actions) => convert_struct(actions, array, target),
     }
+}
+
+fn values_of_texts(doris: &DorisType, array: &ArrayRef) -> Converted {
+    let texts = cast_with_options(array, &DataType::Binary, &EXACT)?;
+    array_of(doris, texts.as_binary()).map_err(ArrowError::CastError)
 }
 
 fn int128_values(array: &ArrayRef) -> Result<impl Iterator<Item = Option<i128>> + '_, ArrowError> {
@@ -356,6 +368,51 @@ mod tests {
         for array in wire([i128::MIN, 1]) {
             let read = one(DorisType::LargeInt, DataType::Utf8, true, array).unwrap();
             assert_eq!(read.as_string::<i32>().value(0), i128::MIN.to_string());
+        }
+    }
+
+    /// As the FE sends what it computes itself.
+    #[test]
+    fn values_that_come_as_text_are_exact_and_others_are_refused_by_column() {
+        let cases: &[(DorisType, DataType, &str, Option<&str>)] = &[
+            (DorisType::BigInt, DataType::Int64, "9223372036854775807", Some("9223372036854775807")),
+            (DorisType::BigInt, DataType::Int64, "9223372036854775808", None),
+            (DorisType::BigInt, DataType::Int64, "1.0", None),
+            (DorisType::BigInt, DataType::Int64, "1e3", None),
+            (DorisType::BigInt, DataType::Int64, "", None),
+            (DorisType::Int, DataType::Int64, "-7", Some("-7")),
+            (DorisType::Int, DataType::Float64, "7", Some("7.0")),
+            (DorisType::TinyInt, DataType::Int8, "128", None),
+            (DorisType::Boolean, DataType::Boolean, "1", Some("true")),
+            (DorisType::Double, DataType::Float64, "0.1", Some("0.1")),
+            (DorisType::Float, DataType::Float64, "0.5", Some("0.5")),
+            (
+                DorisType::Decimal(38, 2),
+                DataType::Decimal128(38, 2),
+                "123456789012345678901234567890123456.78",
+                Some("123456789012345678901234567890123456.78"),
+            ),
+            (DorisType::Decimal(10, 2), DataType::Decimal128(12, 3), "1.25", Some("1.250")),
+            (DorisType::Decimal(10, 2), DataType::Decimal128(10, 2), "1.255", None),
+            (DorisType::LargeInt, DataType::Decimal256(39, 0), "1.5", None),
+            (DorisType::LargeInt, DataType::Int64, "12", Some("12")),
+            (DorisType::Date, DataType::Date32, "2024-02-29", Some("2024-02-29")),
+            (DorisType::Date, micros(), "2024-02-29", Some("2024-02-29T00:00:00")),
+            (DorisType::DateTime(6), micros(), "2024-02-29 00:00:00.000001", Some("2024-02-29T00:00:00.000001")),
+            (DorisType::Time(6), DataType::Float64, "00:00:01.5", Some("1500000.0")),
+        ];
+        for (doris, target, text, expected) in cases {
+            let wire: ArrayRef = Arc::new(StringArray::from(vec![Some(*text), None]));
+            let read = one(doris.clone(), target.clone(), true, wire);
+            match (read, expected) {
+                (Ok(read), Some(expected)) => {
+                    assert_eq!(read.data_type(), target, "{doris} {text}");
+                    let shown = arrow::util::display::array_value_to_string(&read, 0).unwrap();
+                    assert_eq!((shown.as_str(), read.is_null(1)), (*expected, true), "{doris} {text}");
+                }
+                (Err(error), None) => assert!(error.to_string().contains("column 'c'"), "{doris} {text}: {error}"),
+                (found, _) => panic!("{doris} {text} as {target}: {found:?}"),
+            }
         }
     }
 

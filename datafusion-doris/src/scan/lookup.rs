@@ -1,5 +1,6 @@
 //! Rows of a table by their keys.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
@@ -11,9 +12,9 @@ use futures::TryStreamExt;
 use super::read::Statement;
 use super::{Conformer, ScanPlan, ScanSplit};
 use crate::client::DorisClient;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::lookup::RowSource;
-use crate::sql::{key_literal, quote_ident};
+use crate::sql::{KeyRows, key_rows, quote_ident};
 use crate::types::DorisType;
 
 /// Rows of a batch over the MySQL protocol.
@@ -31,33 +32,35 @@ pub(super) struct DorisRows {
 }
 
 impl DorisRows {
-    /// The condition on the key columns: each key is a branch.
-    fn condition(&self, keys: &RecordBatch) -> Result<String> {
-        let table = self.plan.table.to_string();
-        let mut branches = Vec::with_capacity(keys.num_rows());
-        for row in 0..keys.num_rows() {
-            let mut terms = Vec::with_capacity(self.keys.len());
-            for (index, values) in self.keys.iter().zip(keys.columns()) {
-                let (name, doris) = (&self.plan.columns[*index], &self.types[*index]);
+    /// The condition on the key columns; `None` when no row can have any of the keys.
+    fn condition(&self, keys: &RecordBatch) -> Result<Option<String>> {
+        let names: Vec<String> = self.keys.iter().map(|index| quote_ident(&self.plan.columns[*index])).collect();
+        // One column: a list. Several: the pairs, not all combinations of their values. Of keys that are asked for by the
+        // same range it stands there once.
+        let (mut listed, mut branches) = (Vec::new(), BTreeSet::new());
+        'keys: for row in 0..keys.num_rows() {
+            let mut terms = Vec::with_capacity(names.len());
+            for ((index, name), values) in self.keys.iter().zip(&names).zip(keys.columns()) {
                 let value = ScalarValue::try_from_array(values, row)?;
-                let literal = key_literal(doris, &value).ok_or_else(|| {
-                    Error::schema(&table, format!("column '{name}' of type {doris} cannot be looked up by {value}"))
-                })?;
-                terms.push((quote_ident(name), literal));
+                match key_rows(name, &self.types[*index], &value) {
+                    KeyRows::None => continue 'keys,
+                    KeyRows::Equal(literal) if names.len() == 1 => listed.push(literal),
+                    KeyRows::Equal(literal) => terms.push(format!("{name} = {literal}")),
+                    KeyRows::Among(condition) => terms.push(condition),
+                }
             }
-            branches.push(terms);
+            if !terms.is_empty() {
+                branches.insert(format!("({})", terms.join(" AND ")));
+            }
         }
-        // One column: a list. Several: the pairs, not all combinations of their values.
-        if let [_] = self.keys.as_slice() {
-            let name = branches.first().and_then(|terms| terms.first()).map(|(name, _)| name.clone());
-            let values: Vec<String> = branches.into_iter().flatten().map(|(_, literal)| literal).collect();
-            return Ok(format!("({} IN ({}))", name.unwrap_or_default(), values.join(", ")));
-        }
-        let branches = branches.into_iter().map(|terms| {
-            let terms: Vec<String> = terms.into_iter().map(|(name, literal)| format!("{name} = {literal}")).collect();
-            format!("({})", terms.join(" AND "))
-        });
-        Ok(format!("({})", branches.collect::<Vec<_>>().join(" OR ")))
+        let list = names.first().filter(|_| !listed.is_empty());
+        let list = list.map(|name| format!("({name} IN ({}))", listed.join(", ")));
+        let branches: Vec<String> = list.into_iter().chain(branches).collect();
+        Ok(match branches.as_slice() {
+            [] => None,
+            [one] => Some(one.clone()),
+            several => Some(format!("({})", several.join(" OR "))),
+        })
     }
 
     fn limited_to(&self, condition: String) -> ScanPlan {
@@ -77,7 +80,8 @@ impl RowSource for DorisRows {
     }
 
     async fn rows(&self, keys: &RecordBatch) -> Result<Vec<RecordBatch>> {
-        let plan = self.limited_to(self.condition(keys)?);
+        let Some(condition) = self.condition(keys)? else { return Ok(vec![]) };
+        let plan = self.limited_to(condition);
         let table = plan.table.to_string();
         let statement = Statement {
             client: self.client.clone(),

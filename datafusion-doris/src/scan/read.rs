@@ -110,7 +110,7 @@ impl Statement {
             }
             return self.by_mysql().await;
         }
-        let batches = query.into_unordered_stream().boxed();
+        let batches = query.of_table(&self.table).into_unordered_stream().boxed();
         begun(resting(self.client.clone(), session, variables, batches), |error| match error {
             // A BE that cannot give the rows; another one may.
             Error::Server { .. } => true,

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, BinaryArray, BinaryBuilder, BooleanArray, ListArray, MapArray, PrimitiveArray, RecordBatchOptions,
-    StringArray, StructArray,
+    Array, ArrayRef, BinaryArray, BinaryBuilder, BooleanArray, Decimal128Array, Decimal256Array, ListArray, MapArray,
+    PrimitiveArray, RecordBatchOptions, StringArray, StructArray,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::{CastOptions, cast_with_options};
@@ -14,7 +14,7 @@ use arrow::datatypes::{
 use arrow::record_batch::RecordBatch;
 
 use crate::error::{Error, Result};
-use crate::types::DorisType;
+use crate::types::{DorisType, no_utf8, unscaled};
 
 const EXACT: CastOptions<'static> =
     CastOptions { safe: false, format_options: arrow::util::display::FormatOptions::new() };
@@ -73,7 +73,11 @@ pub(super) fn typed(table: &str, types: &[DorisType], batch: &RecordBatch) -> Re
 
 type Typed<T> = Result<T, String>;
 
-fn array_of(doris: &DorisType, texts: &BinaryArray) -> Typed<ArrayRef> {
+/// Texts as values of `doris`; some types stay texts, as they are on the wire of some servers.
+///
+/// # Errors
+/// The reason, for a text that is no value of the type.
+pub(super) fn array_of(doris: &DorisType, texts: &BinaryArray) -> Typed<ArrayRef> {
     Ok(match doris {
         DorisType::Boolean => Arc::new(
             each(texts, |text| match text {
@@ -94,7 +98,8 @@ fn array_of(doris: &DorisType, texts: &BinaryArray) -> Typed<ArrayRef> {
             let micros = each(texts, micros_of_time)?;
             Arc::new(micros.into_iter().collect::<PrimitiveArray<Float64Type>>())
         }
-        DorisType::Decimal(..) | DorisType::TimestampTz(_) | DorisType::TimestampNs => {
+        DorisType::Decimal(precision, scale) => decimals(texts, *precision, *scale)?,
+        DorisType::TimestampTz(_) | DorisType::TimestampNs => {
             let target = doris.arrow_type()?;
             cast_with_options(&strings(texts)?, &target, &EXACT).map_err(|error| error.to_string())?
         }
@@ -126,7 +131,7 @@ fn each<'a, T>(texts: &'a BinaryArray, read: impl Fn(&'a str) -> Option<T>) -> T
         .iter()
         .map(|bytes| {
             let Some(bytes) = bytes else { return Ok(None) };
-            let text = std::str::from_utf8(bytes).map_err(|error| format!("a value is no utf-8 ({error})"))?;
+            let text = std::str::from_utf8(bytes).map_err(|_| no_utf8(bytes))?;
             read(text).map(Some).ok_or_else(|| format!("'{}' is no value of its type", excerpt(text)))
         })
         .collect()
@@ -142,6 +147,21 @@ where
 {
     let values = each(texts, |text| text.trim().parse::<T::Native>().ok())?;
     Ok(Arc::new(values.into_iter().collect::<PrimitiveArray<T>>()))
+}
+
+/// Digit for digit; a text with more digits than the type has is none of its values.
+fn decimals(texts: &BinaryArray, precision: u8, scale: u8) -> Typed<ArrayRef> {
+    let values = each(texts, |text| unscaled(text, precision, scale))?;
+    // A scale is at most 76.
+    let of_scale = scale as i8;
+    if precision <= 38 {
+        let narrow: Option<Vec<Option<i128>>> =
+            values.into_iter().map(|value| value.map_or(Some(None), |value| value.to_i128().map(Some))).collect();
+        let narrow: Decimal128Array = narrow.ok_or("a decimal of 38 digits has 128 bits")?.into_iter().collect();
+        return Ok(Arc::new(narrow.with_precision_and_scale(precision, of_scale).map_err(|error| error.to_string())?));
+    }
+    let wide: Decimal256Array = values.into_iter().collect();
+    Ok(Arc::new(wide.with_precision_and_scale(precision, of_scale).map_err(|error| error.to_string())?))
 }
 
 fn strings(texts: &BinaryArray) -> Typed<ArrayRef> {
@@ -432,6 +452,8 @@ mod tests {
             ("tinyint", "128"),
             ("boolean", "2"),
             ("decimal(3,1)", "1234.5"),
+            ("decimal(5,1)", "1.25"),
+            ("decimal(40,1)", "1e3"),
             ("array<int>", "[1, 2"),
             ("array<int>", "[1] 2"),
             ("map<int,int>", "{1}"),

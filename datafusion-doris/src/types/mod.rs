@@ -7,6 +7,7 @@ mod mapping;
 mod schema;
 #[cfg(test)]
 mod tests;
+mod text;
 mod wire;
 
 pub(crate) use arrow::compares_alike;
@@ -15,6 +16,7 @@ pub use local_time::{LocalTime, ServerZone};
 pub use mapping::markdown_table as type_table;
 pub(crate) use schema::INTERNAL_CATALOG;
 pub use schema::{ColumnSchema, KeyModel, TableIdent, TableSchema};
+pub(crate) use text::{no_utf8, unscaled};
 pub use wire::{WireAction, wire_action};
 
 /// A Doris column type.

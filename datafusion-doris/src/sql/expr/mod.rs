@@ -19,6 +19,7 @@
 //! A condition of which Doris knows only a part is sent as that part when it holds wherever the whole does
 //! ([`PushedFilter::Superset`]): `(a = 1 AND f(b)) OR c = 2` as `a = 1 OR c = 2`. DataFusion then filters again.
 
+mod key;
 mod typed;
 mod value;
 
@@ -26,7 +27,8 @@ use datafusion::common::{Column, ScalarValue};
 use datafusion::logical_expr::expr::{Between, Case, InList, Like};
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
 
-pub(crate) use self::typed::{has_key_literals, key_literal};
+pub(crate) use self::key::{KeyRows, key_rows};
+pub(crate) use self::typed::has_key_literals;
 pub(super) use self::typed::{integer_of, micros_of, text_of, typed_literal};
 use self::typed::{is_text, literal_of};
 pub(crate) use self::value::{SqlValue, value_sql};

@@ -66,7 +66,7 @@ pub(in crate::sql) fn micros_of(value: &ScalarValue) -> Option<i64> {
     }
 }
 
-/// True for the types of columns that [`key_literal`] has literals for: those whose equality is the same everywhere.
+/// True for the types of columns that have literals as keys: those whose equality is the same everywhere.
 pub(crate) fn has_key_literals(doris_type: &DorisType) -> bool {
     matches!(
         doris_type,
@@ -83,11 +83,6 @@ pub(crate) fn has_key_literals(doris_type: &DorisType) -> bool {
             | DorisType::Varchar(_)
             | DorisType::String
     )
-}
-
-/// `value`, of the column's own type, as a literal that equals the same rows in Doris; `None` when there is none.
-pub(crate) fn key_literal(doris_type: &DorisType, value: &ScalarValue) -> Option<String> {
-    has_key_literals(doris_type).then(|| typed_literal(doris_type, value)).flatten()
 }
 
 /// `value` as a literal that Doris compares with a column of `doris_type` without converting the column.

@@ -7,6 +7,7 @@
 
 mod commits;
 mod mask;
+mod other_bytes;
 mod requests;
 
 use std::fmt;
@@ -18,6 +19,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 pub(crate) use self::commits::{CommitFaults, PublishHolds};
+pub(crate) use self::other_bytes::OtherBytes;
 pub(crate) use self::requests::{NodeRequests, RequestId};
 pub use self::requests::{Requests, SeenRequest};
 
@@ -146,6 +148,14 @@ pub enum Action {
     FlightSchemaOnly,
     /// BE Flight: end the stream without any message.
     FlightNoMessage,
+    /// BE Flight and MySQL: these bytes of the rows travel as those others, if there are as many of them. For texts that are
+    /// no UTF-8, which this server itself cannot keep.
+    OtherBytes {
+        /// Bytes of the rows.
+        from: Vec<u8>,
+        /// What stands in their place.
+        to: Vec<u8>,
+    },
     /// Flight: cut the connection after so many batches of a stream.
     FlightCutAfterBatches(usize),
     /// Flight: fail a stream after so many batches.
@@ -194,6 +204,7 @@ impl Action {
             Self::RequireBearer => "require_bearer",
             Self::FlightSchemaOnly => "flight_schema_only",
             Self::FlightNoMessage => "flight_no_message",
+            Self::OtherBytes { .. } => "other_bytes",
             Self::FlightCutAfterBatches(_) => "flight_cut_after_batches",
             Self::FlightErrorAfterBatches { .. } => "flight_error_after_batches",
         }
@@ -421,6 +432,14 @@ impl NodeFaults {
             Action::FlightErrorAfterBatches { batches, message } => {
                 Some(StreamFault { batches, end: StreamEnd::Error(message) })
             }
+            _ => None,
+        }
+    }
+
+    /// Hook of the rows of a statement: which bytes travel as others, if any. `line` as for other faults of the site.
+    pub fn other_bytes(&self, site: Site, line: &str) -> Option<OtherBytes> {
+        match self.take_if(site, line, |action| matches!(action, Action::OtherBytes { .. }))? {
+            Action::OtherBytes { from, to } => OtherBytes::new(from, to),
             _ => None,
         }
     }

@@ -31,6 +31,9 @@ pub struct FlightConfig {
     pub switched_off: bool,
     /// The fault of builds before 2.1.9: a query that fails while it is read ends as an empty result.
     pub failing_query_is_empty: bool,
+    /// The FE answers a query itself when it knows the rows without reading any: constants, results that are empty by their
+    /// condition or limit, aggregates without GROUP BY. Every column of such an answer is text.
+    pub answers_in_fe: bool,
     /// Types that travel as builds before those imitated sent them.
     pub old_forms: OldForms,
 }
@@ -49,6 +52,7 @@ impl Default for FlightConfig {
             public_port: None,
             switched_off: false,
             failing_query_is_empty: false,
+            answers_in_fe: false,
             old_forms: OldForms::default(),
         }
     }

@@ -16,7 +16,7 @@ use tonic::metadata::MetadataMap;
 use tonic::{Code, Request, Response, Status, Streaming};
 
 use super::DataStream;
-use crate::faults::{Action, RequestId, Site, StreamEnd, StreamFault};
+use crate::faults::{Action, OtherBytes, RequestId, Site, StreamEnd, StreamFault};
 use crate::net::ConnectionInfo;
 use crate::shared::Shared;
 
@@ -111,6 +111,13 @@ fn dying(stream: DataStream, fault: StreamFault, connection: Option<ConnectionIn
     }))
 }
 
+/// A message with other bytes in its rows.
+fn altered(message: FlightData, other: &OtherBytes) -> FlightData {
+    let mut body = message.data_body.to_vec();
+    other.put_into(&mut body);
+    FlightData { data_body: body.into(), ..message }
+}
+
 /// SQL text of a descriptor, or the name of its command.
 pub(super) fn statement_of(descriptor: &FlightDescriptor) -> String {
     let Ok(any) = Any::decode(&*descriptor.cmd) else { return String::new() };
@@ -184,9 +191,14 @@ where
         self.admit("DoGet", &target, &request).await?;
         let connection = connection(&request);
         let answer = self.inner.do_get(request).await?;
-        let fault = self.shared.faults.stream_fault(self.site, &format!("DoGet {target}"));
+        let line = format!("DoGet {target}");
+        let fault = self.shared.faults.stream_fault(self.site, &line);
+        let other_bytes = self.shared.faults.other_bytes(self.site, &line);
         Ok(answer.map(|stream| {
-            let stream: DataStream = Box::pin(stream);
+            let stream: DataStream = match other_bytes {
+                Some(other) => Box::pin(stream.map(move |message| message.map(|message| altered(message, &other)))),
+                None => Box::pin(stream),
+            };
             match fault {
                 Some(fault) => dying(stream, fault, connection),
                 None => stream,

@@ -226,6 +226,10 @@ enum ActionText {
     RequireBearer,
     FlightSchemaOnly,
     FlightNoMessage,
+    OtherBytes {
+        from: String,
+        to: Vec<u8>,
+    },
     FlightCutAfterBatches {
         batches: usize,
     },
@@ -272,6 +276,7 @@ impl ActionText {
             Self::RequireBearer => Action::RequireBearer,
             Self::FlightSchemaOnly => Action::FlightSchemaOnly,
             Self::FlightNoMessage => Action::FlightNoMessage,
+            Self::OtherBytes { from, to } => Action::OtherBytes { from: from.into_bytes(), to },
             Self::FlightCutAfterBatches { batches } => Action::FlightCutAfterBatches(batches),
             Self::FlightErrorAfterBatches { batches, message } => Action::FlightErrorAfterBatches { batches, message },
         }

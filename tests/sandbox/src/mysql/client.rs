@@ -15,7 +15,7 @@ use super::{admit, binary, refused, reply};
 use crate::connections::Slot;
 use crate::engine::{Profile, Protocol, StatementResult};
 use crate::error::SqlError;
-use crate::faults::{Action, CommitFaults, Site};
+use crate::faults::{Action, CommitFaults, OtherBytes, Site};
 use crate::session::Session;
 use crate::shared::Shared;
 use crate::types::{TextStyle, text_value};
@@ -344,6 +344,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         if statements.is_empty() {
             return self.packets.write(&reply::ok(0, "", false)).await;
         }
+        let other_bytes = self.shared.faults.other_bytes(Site::Mysql, sql);
         let last = statements.len() - 1;
         if last > 0 && !self.multi_statements {
             let text = "errCode = 2, detailMessage = several statements in one command need CLIENT_MULTI_STATEMENTS";
@@ -355,7 +356,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
                 Err(error) => return self.packets.write(&reply::sql_err(&error)).await,
             };
             // After an error no further result may follow.
-            if !self.answer(result, i < last, form).await? {
+            if !self.answer(result, i < last, form, other_bytes.as_ref()).await? {
                 break;
             }
         }
@@ -363,7 +364,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     }
 
     /// Sends one result; false when it ended in an error.
-    async fn answer(&mut self, result: StatementResult, more: bool, form: Form) -> io::Result<bool> {
+    async fn answer(
+        &mut self,
+        result: StatementResult,
+        more: bool,
+        form: Form,
+        other_bytes: Option<&OtherBytes>,
+    ) -> io::Result<bool> {
         let (schema, mut stream, types) = match result {
             StatementResult::Done { affected, info } => {
                 self.packets.write(&reply::ok(affected, &info, more)).await?;
@@ -394,6 +401,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
                         let cells: Vec<_> = cells.map(|(c, ty)| (reply::type_code(ty), text(c, ty))).collect();
                         binary::row(&mut line, &cells);
                     }
+                }
+                if let Some(other) = other_bytes {
+                    other.put_into(&mut line);
                 }
                 self.packets.write(&line).await?;
             }

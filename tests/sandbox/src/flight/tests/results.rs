@@ -303,3 +303,40 @@ async fn endpoints_are_as_many_as_there_are_sinks() {
     let info = fe.execute("SHOW DATABASES".into(), None).await.expect("info");
     assert_eq!(info.endpoint.len(), 1, "the FE has one");
 }
+
+#[tokio::test]
+async fn an_fe_that_answers_itself_gives_texts() {
+    let s = start(Profile::default(), |c| c.answers_in_fe = true).await;
+    fill(&s, 3).await;
+    let mut fe = login(&s).await;
+    for (sql, in_fe) in [
+        ("SELECT 1 AS a, TRUE AS b", true),
+        ("SELECT COUNT(*) AS c FROM d.dup", true),
+        ("SELECT * FROM (SELECT id FROM d.dup) AS q LIMIT 0", true),
+        ("SELECT id FROM d.dup WHERE FALSE", true),
+        ("SELECT id FROM d.dup WHERE id < 0", false),
+        ("SELECT id, COUNT(*) AS c FROM d.dup GROUP BY id", false),
+    ] {
+        let info = fe.execute(sql.into(), None).await.expect("info");
+        let texts = info.clone().try_decode_schema().expect("schema");
+        let texts = texts.fields().iter().all(|field| *field.data_type() == DataType::Utf8);
+        assert_eq!(texts, in_fe, "{sql}");
+        assert_eq!(locations(&info)[0].ends_with(&s.addresses().fe_flight.port().to_string()), in_fe, "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn rows_may_travel_with_other_bytes() {
+    let s = sandbox().await;
+    s.execute("INSERT INTO d.dup VALUES (1, 'abcd', 1)").await.expect("insert");
+    let other = Action::OtherBytes { from: b"abcd".to_vec(), to: b"wxyz".to_vec() };
+    s.faults().push(Fault::new(other).at(Site::BeFlight).when("d.dup"));
+    let mut fe = login(&s).await;
+    let texts =
+        |batches: Vec<RecordBatch>| arrow::util::pretty::pretty_format_batches(&batches).expect("text").to_string();
+    for expected in ["wxyz", "abcd"] {
+        let info = fe.execute("SELECT * FROM d.dup".into(), None).await.expect("info");
+        let shown = texts(rows(&s, &info).await);
+        assert!(shown.contains(expected), "{shown}");
+    }
+}

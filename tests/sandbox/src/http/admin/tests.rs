@@ -61,6 +61,7 @@ async fn every_action_is_read() {
         json!({"type": "require_bearer"}),
         json!({"type": "flight_schema_only"}),
         json!({"type": "flight_no_message"}),
+        json!({"type": "other_bytes", "from": "ab", "to": [255, 65]}),
         json!({"type": "flight_cut_after_batches", "batches": 1}),
         json!({"type": "flight_error_after_batches", "batches": 1, "message": "no"}),
     ] {
