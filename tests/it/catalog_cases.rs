@@ -1,6 +1,6 @@
 //! Known failure modes of other clients: schema, names and catalogs.
 
-use doris_sandbox::Sandbox;
+use doris_sandbox::{Action, Fault, Sandbox, Site};
 
 use crate::harness::{Cluster, lines, refusal, run};
 
@@ -95,6 +95,26 @@ async fn c073_type_texts_of_all_spellings_are_read() {
     assert_eq!(types[..4], ["Int32", "Decimal128(10, 2)", "Decimal128(18, 6)", "Decimal128(20, 0)"]);
     assert_eq!(types[4..8], ["Timestamp(µs)", "Utf8", "Utf8", "Utf8"]);
     assert!(types[8].starts_with("List(Struct(") && types[8].contains("Decimal128(10, 2)"), "{}", types[8]);
+
+    // A type of tomorrow.
+    let cluster = Cluster::sandbox().await;
+    cluster.duplicate_table("t", "id INT, place STRING", "").await;
+    cluster.doris("INSERT INTO {db}.t VALUES (1, 'x')").await;
+    let body = r#"{"msg": "success", "code": 0, "data": {"type": "result_set", "meta": [
+        {"name": "Field", "type": "CHAR"}, {"name": "Type", "type": "CHAR"}, {"name": "Null", "type": "CHAR"},
+        {"name": "Key", "type": "CHAR"}, {"name": "Default", "type": "CHAR"}, {"name": "Extra", "type": "CHAR"}],
+        "data": [["id", "int", "Yes", "true", null, ""], ["place", "geometry(4326)", "Yes", "false", null, "NONE"]],
+        "status": {}, "time": 1}, "count": 0}"#;
+    let described = Action::Status { code: 200, body: body.to_string() };
+    cluster.server().faults().push(Fault::new(described).at(Site::Fe).when("/api/query/"));
+    let ctx = cluster.context();
+    cluster.declare(&ctx, "t", "t", &[]).await;
+    assert_eq!(cluster.server().faults().armed(), 0, "DESC is asked for first");
+    for sql in ["SELECT * FROM t", "SELECT place FROM t"] {
+        let error = refusal(&ctx, sql).await;
+        assert!(error.contains("column 'place'") && error.contains("geometry(4326)"), "{error}");
+    }
+    assert_eq!(lines(&run(&ctx, "SELECT id FROM t").await), ["1"]);
 }
 
 /// Names of three parts: an external catalog of Doris, as a catalog and as one table.

@@ -18,6 +18,7 @@ use arrow::record_batch::RecordBatch;
 use chrono::{DateTime, Offset, TimeZone};
 
 use super::text::array_of;
+use super::variant::variant_texts;
 use crate::error::{Error, Result};
 use crate::types::{DorisType, WireAction, wire_action};
 
@@ -137,10 +138,20 @@ fn convert(action: &WireAction, array: &ArrayRef, target: &DataType) -> Converte
             let text = bits.iter().map(|bits| bits.map(|bits| Ipv4Addr::from(bits).to_string()));
             Ok(Arc::new(text.collect::<StringArray>()))
         }
+        WireAction::VariantToText => variant_texts(array),
         WireAction::Ipv6Text => {
             let text = cast_with_options(array, &DataType::Utf8, &EXACT)?;
-            let text = text.as_string::<i32>().iter().map(|text| text.map(ipv6_text).transpose());
+            let address = |text: &str| ipv6_address(text).map(|address| address.to_string());
+            let text = text.as_string::<i32>().iter().map(|text| text.map(address).transpose());
             Ok(Arc::new(text.collect::<Result<StringArray, _>>()?))
+        }
+        WireAction::Ipv6TextToDecimal => {
+            let text = cast_with_options(array, &DataType::Utf8, &EXACT)?;
+            let number = |text: &str| ipv6_address(text).map(|address| i256::from_parts(address.to_bits(), 0));
+            let numbers = text.as_string::<i32>().iter().map(|text| text.map(number).transpose());
+            let numbers: Decimal256Array = numbers.collect::<Result<_, _>>()?;
+            let numbers: ArrayRef = Arc::new(numbers.with_precision_and_scale(39, 0)?);
+            if numbers.data_type() == target { Ok(numbers) } else { cast_with_options(&numbers, target, &EXACT) }
         }
         WireAction::List(element) => convert_list(element, array, target),
         WireAction::Map(key, value) => convert_map(key, value, array, target),
@@ -183,14 +194,13 @@ fn uuid_text(bytes: &[u8]) -> String {
     text
 }
 
-/// Old servers send the address as one decimal number.
-fn ipv6_text(text: &str) -> Result<String, ArrowError> {
-    if text.contains(':') {
-        return Ok(text.to_string());
-    }
-    let number: u128 =
-        text.trim().parse().map_err(|_| ArrowError::CastError(format!("'{text}' is no ipv6 address")))?;
-    Ok(Ipv6Addr::from(number).to_string())
+/// Old servers send the address as one decimal number. Texts are written anew, so that equal addresses are equal texts.
+fn ipv6_address(text: &str) -> Result<Ipv6Addr, ArrowError> {
+    let address = match text.contains(':') {
+        true => text.parse().ok(),
+        false => text.trim().parse::<u128>().ok().map(Ipv6Addr::from),
+    };
+    address.ok_or_else(|| ArrowError::CastError(format!("'{text}' is no ipv6 address")))
 }
 
 /// The instant's wall clock in `zone`, without the zone.
@@ -426,6 +436,53 @@ mod tests {
         }
         let wrong = StringArray::from(vec!["1.2.3"]);
         assert!(one(DorisType::Ipv4, DataType::UInt32, true, Arc::new(wrong)).is_err());
+    }
+
+    #[test]
+    fn ipv6_declared_as_a_number_sorts_as_addresses() {
+        let texts: ArrayRef = Arc::new(StringArray::from(vec![Some("2::"), Some("10::"), Some("1"), None]));
+        let read = one(DorisType::Ipv6, DataType::Decimal256(39, 0), true, Arc::clone(&texts)).unwrap();
+        let read = read.as_primitive::<arrow::datatypes::Decimal256Type>();
+        assert!(read.value(2) < read.value(0) && read.value(0) < read.value(1) && read.is_null(3));
+        assert_eq!(read.value(2), i256::ONE);
+        let most: ArrayRef = Arc::new(StringArray::from(vec!["ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"]));
+        let most = one(DorisType::Ipv6, DataType::Decimal256(40, 0), true, most).unwrap();
+        let most = arrow::util::display::array_value_to_string(&most, 0).unwrap();
+        assert_eq!(most, u128::MAX.to_string());
+        assert!(one(DorisType::Ipv6, DataType::Decimal256(38, 0), true, texts).is_err());
+        let long: ArrayRef = Arc::new(StringArray::from(vec!["0:0:0:0:0:0:0:1"]));
+        let read = one(DorisType::Ipv6, DataType::Utf8View, true, long).unwrap();
+        assert_eq!(read.as_string_view().value(0), "::1");
+    }
+
+    #[test]
+    fn texts_are_given_in_every_arrow_form() {
+        let uuid = FixedSizeBinaryArray::try_from_iter([[0_u8; 16]].iter()).unwrap();
+        let bits = Int32Array::from(vec![1]);
+        let cases: [(DorisType, ArrayRef, &str); 3] = [
+            (DorisType::Uuid, Arc::new(uuid), "00000000-0000-0000-0000-000000000000"),
+            (DorisType::Ipv4, Arc::new(bits), "0.0.0.1"),
+            (DorisType::Json, Arc::new(StringArray::from(vec!["{}"])), "{}"),
+        ];
+        for (doris, array, expected) in cases {
+            for target in [DataType::Utf8View, DataType::LargeUtf8] {
+                let read = one(doris.clone(), target.clone(), true, Arc::clone(&array)).unwrap();
+                assert_eq!(read.data_type(), &target);
+                assert_eq!(arrow::util::display::array_value_to_string(&read, 0).unwrap(), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn whole_decimals_are_integers_where_each_fits() {
+        let decimals = arrow::array::Decimal128Array::from(vec![999_999_999]);
+        let wire: ArrayRef = Arc::new(decimals.with_precision_and_scale(9, 0).unwrap());
+        let read = one(DorisType::Decimal(9, 0), DataType::Int32, true, Arc::clone(&wire)).unwrap();
+        assert_eq!(read.as_primitive::<Int32Type>().value(0), 999_999_999);
+        assert!(one(DorisType::Decimal(9, 0), DataType::Int16, true, wire).is_err());
+        let wide = arrow::array::Decimal128Array::from(vec![1]);
+        let wide: ArrayRef = Arc::new(wide.with_precision_and_scale(10, 0).unwrap());
+        assert!(one(DorisType::Decimal(10, 0), DataType::Int32, true, wide).is_err());
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod plan;
 mod read;
 mod stream;
 mod text;
+mod variant;
 
 use std::sync::Arc;
 

@@ -46,6 +46,10 @@ pub enum WireAction {
     Ipv4TextToInteger,
     /// 16 bytes, big-endian, to the text of a UUID.
     UuidBytesToText,
+    /// A struct of `metadata` and `value`, the binary form of VARIANT, to JSON text.
+    VariantToText,
+    /// IPv6 text, or the address as one decimal number, to a decimal: the number, which sorts as addresses do.
+    Ipv6TextToDecimal,
     /// IPv6 text; text without a colon is the address as one decimal number.
     Ipv6Text,
     /// A list: the action for its elements.
@@ -96,11 +100,20 @@ pub fn wire_action(doris: &DorisType, wire: &DataType, target: &DataType) -> Res
             Ok(WireAction::Ipv4TextToInteger)
         }
         (DorisType::Uuid, DataType::FixedSizeBinary(16), DataType::Utf8) => Ok(WireAction::UuidBytesToText),
-        (DorisType::Variant, DataType::Struct(_), _) => Err(format!(
-            "VARIANT arrived in its binary form ({wire}), which is not read: switch it off for the session's user (SET \
-             PROPERTY or GLOBAL enable_arrow_flight_sql_native_variant = false), or read it by CAST(… AS STRING) in a view"
+        (DorisType::Variant, DataType::Struct(fields), DataType::Utf8) if is_variant(fields) => {
+            Ok(WireAction::VariantToText)
+        }
+        (DorisType::Variant, DataType::Struct(fields), _) if !is_variant(fields) => Err(format!(
+            "VARIANT arrived as {wire}, which is neither text nor a struct of metadata and value: read it by \
+             CAST(… AS STRING) in doris_query or a view"
         )),
         (DorisType::Ipv6, wire, DataType::Utf8) if is_text(wire) => Ok(WireAction::Ipv6Text),
+        (DorisType::Ipv6, wire, target) if is_text(wire) && is_text(target) => {
+            Ok(WireAction::Chain(Box::new(WireAction::Ipv6Text), DataType::Utf8, Box::new(WireAction::Cast)))
+        }
+        (DorisType::Ipv6, wire, DataType::Decimal256(precision, 0)) if is_text(wire) && *precision >= IPV6_DIGITS => {
+            Ok(WireAction::Ipv6TextToDecimal)
+        }
         (DorisType::Date, wire, DataType::Date32) if is_text(wire) => Ok(WireAction::TextToDate),
         (DorisType::DateTime(_), wire, DataType::Timestamp(_, None)) if is_text(wire) => {
             Ok(WireAction::TextToTimestamp)
@@ -165,8 +178,25 @@ pub fn wire_action(doris: &DorisType, wire: &DataType, target: &DataType) -> Res
             Ok(WireAction::Chain(Box::new(first), natural, Box::new(then)))
         }
         (doris, wire, target) if cast_is_exact(doris, wire, target) => Ok(WireAction::Cast),
+        // Texts are made in one Arrow form and cast to the others.
+        (doris, wire, DataType::LargeUtf8 | DataType::Utf8View) => match wire_action(doris, wire, &DataType::Utf8)? {
+            WireAction::Keep => Ok(WireAction::Cast),
+            first => Ok(WireAction::Chain(Box::new(first), DataType::Utf8, Box::new(WireAction::Cast))),
+        },
         _ => refuse(),
     }
+}
+
+/// Digits of the greatest address.
+const IPV6_DIGITS: u8 = 39;
+
+/// `struct<metadata, value>` of bytes; not one with further columns, as values may be cut into.
+fn is_variant(fields: &arrow::datatypes::Fields) -> bool {
+    let binary =
+        |data_type: &DataType| matches!(data_type, DataType::Binary | DataType::LargeBinary | DataType::BinaryView);
+    fields.len() == 2
+        && fields.iter().all(|field| binary(field.data_type()))
+        && ["metadata", "value"].iter().all(|name| fields.find(name).is_some())
 }
 
 /// Types without nested values that are no texts here.
@@ -252,6 +282,10 @@ fn cast_is_exact(doris: &DorisType, wire: &DataType, target: &DataType) -> bool 
             decimal(wire).or(digits(wire).filter(|_| *doris != DorisType::Ipv4).map(|digits| (digits, 0))),
             decimal(target),
         ) {
+            // Every number of so many digits is one of the integer.
+            (Some((precision, 0)), None) if decimal(wire).is_some() => {
+                digits(target).is_some_and(|digits| precision < digits)
+            }
             // A smaller scale would round.
             (Some((precision, scale)), Some((target_precision, target_scale))) => {
                 target_scale >= scale && target_precision - target_scale >= precision - scale

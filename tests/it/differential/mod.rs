@@ -3,7 +3,8 @@
 //!
 //! `DIFFERENTIAL_SEED` and `DIFFERENTIAL_QUERIES` set the seed (printed) and the number of queries. A kind that leaves no trace
 //! in the plan of a query makes no other plan when it is off, so such a run is not made, except for each twentieth
-//! query, which is run with every kind off.
+//! query, which is run with every kind off. Printed are the queries, how many of them were pushed whole, partly or not with
+//! everything on, and the same of the runs with each kind off.
 
 mod data;
 mod queries;
@@ -191,13 +192,42 @@ async fn contexts(cluster: &Cluster) -> Contexts {
     Contexts { local, on, off }
 }
 
+/// Queries by how much of them Doris did.
+#[derive(Debug, Default)]
+struct Pushed {
+    whole: AtomicUsize,
+    partly: AtomicUsize,
+    not: AtomicUsize,
+}
+
+impl Pushed {
+    fn note(&self, plan: &str) {
+        let count = match done(plan) {
+            Done::Whole => &self.whole,
+            Done::Partly => &self.partly,
+            Done::Not => &self.not,
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn numbers(&self) -> [usize; 3] {
+        [&self.whole, &self.partly, &self.not].map(|count| count.load(Ordering::Relaxed))
+    }
+
+    fn print(&self, what: &str) {
+        let [whole, partly, not] = self.numbers();
+        println!("{what:24} {:>6} | {whole:>6} | {partly:>6} | {not:>6}", whole + partly + not);
+    }
+}
+
 #[derive(Debug, Default)]
 struct Totals {
     queries: AtomicUsize,
     runs: AtomicUsize,
-    whole: AtomicUsize,
-    partly: AtomicUsize,
-    not: AtomicUsize,
+    /// With everything on.
+    on: Pushed,
+    /// With one kind off, as in [`KINDS`].
+    off: [Pushed; KINDS.len()],
     rows: AtomicUsize,
     /// Queries that DataFusion cannot answer, as a sum that overflows.
     refused: AtomicUsize,
@@ -234,18 +264,15 @@ async fn compare(contexts: &Contexts, query: &Query, every_kind: bool, totals: &
     one(&totals.runs);
     check(query, &expected, &found)
         .map_err(|what| format!("{what}\nin memory: {:?}\nfound: {found:?}\n{plan}", expected.all))?;
-    match done(&plan) {
-        Done::Whole => one(&totals.whole),
-        Done::Partly => one(&totals.partly),
-        Done::Not => one(&totals.not),
-    };
+    totals.on.note(&plan);
     let touched = touched(&plan);
-    for (kind, ctx) in &contexts.off {
+    for ((kind, ctx), pushed) in contexts.off.iter().zip(&totals.off) {
         if !every_kind && !touched.contains(kind) {
             continue;
         }
         let (found, plan) = execute(ctx, &sql).await.map_err(|error| format!("without {kind}: {error}"))?;
         one(&totals.runs);
+        pushed.note(&plan);
         check(query, &expected, &found).map_err(|what| {
             format!("without {kind}: {what}\nin memory: {:?}\nfound: {found:?}\n{plan}", expected.all)
         })?;
@@ -295,16 +322,19 @@ async fn pushed_queries_give_what_they_give_in_memory() {
     }
     let number = |count: &AtomicUsize| count.load(Ordering::Relaxed);
     println!(
-        "{} queries in {} runs against doris, {} rows compared: {} pushed whole, {} partly, {} not, {} refused in memory",
+        "{} queries in {} runs against doris, {} rows compared, {} refused in memory",
         number(&totals.queries),
         number(&totals.runs),
         number(&totals.rows),
-        number(&totals.whole),
-        number(&totals.partly),
-        number(&totals.not),
         number(&totals.refused),
     );
+    println!("{:24} {:>6} | {:>6} | {:>6} | {:>6}", "runs", "all", "whole", "partly", "not");
+    totals.on.print("everything on");
+    for (kind, pushed) in KINDS.iter().zip(&totals.off) {
+        pushed.print(&format!("{kind} off"));
+        assert!(pushed.numbers().iter().sum::<usize>() > 0, "{kind} was never switched off");
+    }
     assert!(failures.is_empty(), "{} failures, seed {seed}\n{}", failures.len(), failures.join("\n\n"));
     assert!(number(&totals.refused) * 20 <= number(&totals.queries), "too many queries say nothing");
-    assert!(number(&totals.whole) > number(&totals.queries) / 4, "little is pushed");
+    assert!(totals.on.numbers()[0] > number(&totals.queries) / 4, "little is pushed");
 }

@@ -3,7 +3,13 @@
 use super::random::Random;
 
 /// Suffixes of the tables.
-pub const TABLES: [&str; 3] = ["0", "1", "2"];
+pub const TABLES: [&str; 4] = ["0", "1", "2", EMPTY];
+
+/// The table without rows.
+pub const EMPTY: &str = "3";
+
+/// Tables that a query reads; that without rows seldom.
+const READ: &[&str] = &["0", "1", "2", "0", "1", "2", "0", "1", "2", EMPTY];
 
 /// A query; `{}` stands for the side whose tables it reads.
 #[derive(Debug)]
@@ -34,10 +40,13 @@ impl Query {
 }
 
 /// Columns that compare and sort alike in both engines.
-const EXACT: &[&str] = &["i8", "i16", "i32", "i64", "i128", "dec", "wide", "dt", "ts", "c", "v", "s"];
-const ALL: &[&str] =
-    &["k", "b", "i8", "i16", "i32", "i64", "i128", "f", "d", "dec", "wide", "dt", "ts", "c", "v", "s", "tags", "j"];
-const GROUPED: &[&str] = &["b", "i8", "i16", "i32", "i128", "dec", "dt", "ts", "c", "v", "s", "d", "f"];
+const EXACT: &[&str] = &["i8", "i16", "i32", "i64", "i128", "dec", "wide", "dt", "ts", "d0", "d3", "c", "v", "s"];
+const ALL: &[&str] = &[
+    "k", "b", "i8", "i16", "i32", "i64", "i128", "f", "d", "dec", "wide", "huge", "dt", "ts", "d0", "d3", "tz", "ip4",
+    "ip6", "c", "v", "s", "tags", "m", "st", "j", "va",
+];
+const GROUPED: &[&str] =
+    &["b", "i8", "i16", "i32", "i128", "dec", "huge", "dt", "ts", "d0", "d3", "tz", "ip4", "c", "v", "s", "d", "f"];
 const TEXTS: &[&str] = &["c", "v", "s"];
 const INTS: &[&str] = &["i8", "i16", "i32", "i64", "k"];
 
@@ -56,16 +65,17 @@ impl Generator {
     }
 
     pub fn query(&mut self) -> Query {
-        match self.random.below(10) {
+        match self.random.below(11) {
             0..=3 => self.rows(),
             4..=7 => self.aggregate(),
+            8 => self.nested(),
             _ => self.join(),
         }
     }
 
     /// Filters, projections, limits, top-k.
     fn rows(&mut self) -> Query {
-        let table = self.pick(&TABLES);
+        let table = self.pick(READ);
         let condition =
             if self.random.percent(85) { format!(" WHERE {}", self.condition("", 3)) } else { String::new() };
         let (mut outputs, mut order, mut limit) = (Vec::new(), Vec::new(), None);
@@ -103,7 +113,7 @@ impl Generator {
     }
 
     fn aggregate(&mut self) -> Query {
-        let table = self.pick(&TABLES);
+        let table = self.pick(READ);
         let condition =
             if self.random.percent(60) { format!(" WHERE {}", self.condition("", 2)) } else { String::new() };
         let mut groups: Vec<String> = Vec::new();
@@ -147,9 +157,37 @@ impl Generator {
         Query { body, order, limit }
     }
 
+    /// Queries over queries: DISTINCT, top-k and aggregates below aggregates and conditions, UNION ALL.
+    fn nested(&mut self) -> Query {
+        let (a, b) = (self.pick(READ), self.pick(READ));
+        let (one, two) = (self.pick(GROUPED), self.pick(EXACT));
+        let condition = self.condition("", 1);
+        let least = self.random.below(3);
+        let body = match self.random.below(6) {
+            0 => format!(
+                "SELECT count(*) AS n, min(y) AS m FROM (SELECT DISTINCT {one} AS x, {two} AS y FROM {{}}{a}) q"
+            ),
+            1 => format!(
+                "SELECT x, n FROM (SELECT {one} AS x, count(*) AS n FROM {{}}{a} WHERE {condition} GROUP BY {one}) q WHERE n > {least}"
+            ),
+            2 => format!(
+                "SELECT sum(k) AS s, max(y) AS m FROM (SELECT k, {two} AS y FROM {{}}{a} ORDER BY k DESC LIMIT {}) q",
+                least * 7
+            ),
+            3 => format!(
+                "SELECT k, {two} FROM {{}}{a} WHERE {condition} UNION ALL SELECT k, {two} FROM {{}}{b} WHERE k < 9"
+            ),
+            4 => format!(
+                "SELECT q.x, q.n, y.v FROM (SELECT {two} AS x, count(*) AS n FROM {{}}{a} GROUP BY {two}) q JOIN {{}}{b} y ON q.x = y.{two}"
+            ),
+            _ => format!("SELECT k FROM {{}}{a} WHERE k > (SELECT count(*) FROM {{}}{b} WHERE {condition}) - 10"),
+        };
+        Query { body, order: vec![], limit: None }
+    }
+
     fn join(&mut self) -> Query {
-        let (a, b) = (self.pick(&TABLES), self.pick(&TABLES));
-        let key = self.pick(&["k", "i8", "i16", "i32", "dec", "dt", "v", "s", "ts", "c"]);
+        let (a, b) = (self.pick(READ), self.pick(READ));
+        let key = self.pick(&["k", "i8", "i16", "i32", "dec", "dt", "v", "s", "ts", "c", "i128", "d3", "b"]);
         let more = if self.random.percent(40) {
             format!(" AND x.{} <> y.{}", self.pick(&["i32"]), self.pick(&["i32"]))
         } else {
@@ -157,7 +195,7 @@ impl Generator {
         };
         let condition =
             if self.random.percent(50) { format!(" WHERE {}", self.condition("x.", 2)) } else { String::new() };
-        match self.random.below(6) {
+        match self.random.below(9) {
             0 => {
                 let body = format!(
                     "SELECT x.k, y.k AS yk, y.v FROM {{}}{a} x JOIN {{}}{b} y ON x.{key} = y.{key}{more}{condition}"
@@ -183,6 +221,27 @@ impl Generator {
                 );
                 Query { body, order: vec![], limit: None }
             }
+            5 => {
+                let side = self.pick(&["RIGHT", "FULL"]);
+                let body = format!(
+                    "SELECT count(*), count(x.k), max(y.k) FROM {{}}{a} x {side} JOIN {{}}{b} y ON x.{key} = y.{key}{more}{condition}"
+                );
+                Query { body, order: vec![], limit: None }
+            }
+            6 => {
+                let (c, also) = (self.pick(READ), self.pick(&["b", "dt", "v"]));
+                let body = format!(
+                    "SELECT z.{also} AS g0, count(*) AS a0, min(x.k) AS a1 FROM {{}}{a} x JOIN {{}}{b} y ON x.{key} = y.{key} JOIN {{}}{c} z ON z.k = y.k AND z.{also} = x.{also} GROUP BY z.{also}"
+                );
+                Query { body, order: vec![], limit: None }
+            }
+            7 => {
+                let body = format!(
+                    "SELECT x.k AS o, y.k AS p FROM {{}}{a} x JOIN {{}}{b} y ON x.{key} = y.{key} AND x.i8 = y.i8{condition}"
+                );
+                let order = vec!["o DESC NULLS LAST".to_string(), "p".to_string()];
+                Query { body, order, limit: Some(1 + self.random.below(8)) }
+            }
             4 => {
                 let not = self.pick(&["", "NOT "]);
                 let body = format!(
@@ -207,8 +266,11 @@ impl Generator {
             if self.random.percent(20) { format!(" FILTER (WHERE {})", self.condition(of, 1)) } else { String::new() };
         let call = match self.random.below(9) {
             0 => "count(*)".to_string(),
-            1 => format!("count({of}{})", self.pick(&["b", "f", "d", "v", "wide", "i128", "dt"])),
-            2 => format!("count(DISTINCT {of}{})", self.pick(&["i8", "v", "dt", "dec", "b"])),
+            1 => format!(
+                "count({of}{})",
+                self.pick(&["b", "f", "d", "v", "wide", "i128", "dt", "huge", "tz", "ip6", "tags", "j"])
+            ),
+            2 => format!("count(DISTINCT {of}{})", self.pick(&["i8", "v", "dt", "dec", "b", "d3", "ip4"])),
             3 => format!("min({of}{})", self.pick(EXACT)),
             4 => format!("max({of}{})", self.pick(EXACT)),
             5 => format!("sum({of}{})", self.pick(&["i8", "i16", "i32", "dec", "i64", "k"])),
@@ -224,7 +286,7 @@ impl Generator {
     fn value(&mut self, of: &str) -> String {
         let text = self.pick(TEXTS);
         let int = self.pick(&["i8", "i16", "i32", "k"]);
-        match self.random.below(16) {
+        match self.random.below(20) {
             0 => format!("{of}{int} % 3"),
             1 => format!("{of}{int} / 2"),
             2 => format!("CAST({of}{int} AS BIGINT) * 2 + 1"),
@@ -239,11 +301,23 @@ impl Generator {
                 self.pick(&["year", "month", "day", "quarter"]),
                 self.pick(&["dt", "ts"])
             ),
-            10 => format!("date_trunc('{}', {of}ts)", self.pick(&["month", "day", "hour", "year"])),
+            10 => format!(
+                "date_trunc('{}', {of}ts)",
+                self.pick(&["month", "day", "hour", "year", "quarter", "minute", "second"])
+            ),
             11 => format!("CASE WHEN {} THEN {of}i8 ELSE {of}i16 END", self.condition(of, 1)),
             12 => format!("coalesce({of}i8, {of}i16, 5)"),
             13 => format!("{of}dec * 2 - 1.5"),
             14 => format!("upper({of}{text})"),
+            15 => format!("{}({of}{text})", self.pick(&["ltrim", "rtrim", "trim"])),
+            16 => format!(
+                "date_part('{}', {of}{})",
+                self.pick(&["hour", "minute", "second"]),
+                self.pick(&["ts", "d0", "d3"])
+            ),
+            17 if self.random.percent(50) => format!("abs({of}dec)"),
+            17 => format!("abs(CAST({of}i16 AS INT))"),
+            18 => format!("substr({of}{text}, {})", self.pick(&["2", "1, 0", "3, 1", "0", "-1"])),
             _ => format!("nullif({of}{text}, 'a')"),
         }
     }
@@ -261,7 +335,7 @@ impl Generator {
         let op = self.pick(&["=", "<>", "<", "<=", ">", ">="]);
         let ordered = self.pick(&["<", "<=", ">", ">="]);
         let not = self.pick(&["", "", "NOT "]);
-        match self.random.below(17) {
+        match self.random.below(20) {
             0 => format!(
                 "{of}{} {op} {}",
                 self.pick(INTS),
@@ -320,6 +394,33 @@ impl Generator {
             ),
             13 => format!("{of}{} {op} {of}{}", self.pick(&["i8", "i16"]), self.pick(&["i32", "i64", "i16"])),
             14 => format!("({of}v {} {of}s)", self.pick(&["=", "<", "IS DISTINCT FROM", "IS NOT DISTINCT FROM", ">="])),
+            16 => format!(
+                "{of}{} {op} TIMESTAMP '{}'",
+                self.pick(&["d0", "d3"]),
+                self.pick(&[
+                    "2024-02-29 12:34:56.789",
+                    "2024-02-29 12:34:56",
+                    "1970-01-01 00:00:00",
+                    "1969-12-31 23:59:59.9995"
+                ])
+            ),
+            17 => match self.random.below(4) {
+                0 => format!("{of}ip4 {not}IN ('10.0.0.1', '9.0.0.1')"),
+                1 => format!("{of}ip6 {op} '::1'"),
+                2 => format!(
+                    "{of}{} IS {not}NULL",
+                    self.pick(&["huge", "d0", "d3", "tz", "ip4", "ip6", "j", "va", "tags", "m", "st"])
+                ),
+                _ => format!("{of}huge {op} 1.5"),
+            },
+            // Longer than one list of a statement.
+            18 => match self.random.percent(10) {
+                true => {
+                    let values: Vec<String> = (0..1_200).map(|value| (value * 3).to_string()).collect();
+                    format!("{of}{} {not}IN ({})", self.pick(&["k", "i16", "i64"]), values.join(", "))
+                }
+                false => format!("{of}{} {op} {of}{}", self.pick(&["dec", "wide"]), self.pick(&["wide", "dec"])),
+            },
             15 => {
                 let (value, against) = match self.random.below(7) {
                     0 => (format!("{of}i32 % 2"), "1"),
@@ -332,7 +433,9 @@ impl Generator {
                 };
                 format!("{value} {op} {against}")
             }
-            _ => match self.random.below(5) {
+            _ => match self.random.below(7) {
+                5 => format!("ends_with({of}{}, '{}')", self.pick(TEXTS), self.pick(&["", "b", "%", "据", "a "])),
+                6 => format!("{of}v {not}BETWEEN 'A' AND 'ab'"),
                 0 => format!("starts_with({of}v, '{}')", self.pick(&["a", "100%", "back"])),
                 1 => format!("substr({of}s, 1, 1) = '{}'", self.pick(&["a", "z", "é"])),
                 2 => format!("upper({of}v) = 'A'"),

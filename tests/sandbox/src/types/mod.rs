@@ -17,6 +17,7 @@ pub mod old_wire;
 mod text;
 mod time;
 mod value;
+mod variant;
 pub mod wire;
 mod zone;
 

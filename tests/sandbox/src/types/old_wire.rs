@@ -1,4 +1,4 @@
-//! Forms in which builds before those imitated sent some types over Arrow, on request.
+//! Forms in which builds before those imitated sent some types over Arrow, and one of the newest, on request.
 
 use std::sync::Arc;
 
@@ -8,9 +8,9 @@ use arrow::array::{
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Int32Type, UInt32Type};
 
-use super::DorisType;
+use super::{DorisType, variant};
 
-/// Which types travel in an old form. Default: none.
+/// Which types travel in another form. Default: none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OldForms {
     /// LARGEINT as 16 bytes, little-endian, as the scanner of 2.x sent it.
@@ -21,12 +21,20 @@ pub struct OldForms {
     pub datetime_text: bool,
     /// IPV4 as text.
     pub ipv4_text: bool,
+    /// VARIANT as `struct<metadata, value>` of bytes, as the newest builds send it with `enable_variant_v2`.
+    pub variant_struct: bool,
 }
 
 impl OldForms {
     /// `field` of a column of type `ty` in its old form.
     pub fn field(self, field: &FieldRef, ty: &DorisType) -> FieldRef {
-        Arc::new(field.as_ref().clone().with_data_type(self.data_type(field.data_type(), ty)))
+        let made = field.as_ref().clone().with_data_type(self.data_type(field.data_type(), ty));
+        if *ty != DorisType::Variant || !self.variant_struct {
+            return Arc::new(made);
+        }
+        let mut metadata = made.metadata().clone();
+        metadata.insert("ARROW:extension:name".to_owned(), variant::EXTENSION.to_owned());
+        Arc::new(made.with_metadata(metadata))
     }
 
     fn data_type(self, wire: &DataType, ty: &DorisType) -> DataType {
@@ -35,6 +43,7 @@ impl OldForms {
             (DorisType::Date, _) if self.date_text => DataType::Utf8,
             (DorisType::DateTime(_), _) if self.datetime_text => DataType::Utf8,
             (DorisType::Ipv4, _) if self.ipv4_text => DataType::Utf8,
+            (DorisType::Variant, _) if self.variant_struct => variant::data_type(),
             (DorisType::Array(item), DataType::List(field)) => DataType::List(self.field(field, item)),
             (DorisType::Map(key, value), DataType::Map(entries, sorted)) => {
                 let DataType::Struct(fields) = entries.data_type() else { return wire.clone() };
@@ -69,6 +78,7 @@ impl OldForms {
                 let texts = bits.into_iter().map(|bits| bits.map(|bits| std::net::Ipv4Addr::from(bits).to_string()));
                 Some(Arc::new(texts.collect::<StringArray>()))
             }
+            (DorisType::Variant, _) => Some(variant::of_texts(array)),
             (DorisType::Date, _) => cast(array, &DataType::Utf8).ok(),
             (DorisType::DateTime(_), _) => datetime_text(array),
             (DorisType::Array(item), DataType::List(field)) => {
@@ -116,7 +126,13 @@ mod tests {
 
     #[test]
     fn old_forms_hold_the_same_values() {
-        let all = OldForms { largeint_bytes: true, date_text: true, datetime_text: true, ipv4_text: true };
+        let all = OldForms {
+            largeint_bytes: true,
+            date_text: true,
+            datetime_text: true,
+            ipv4_text: true,
+            ..OldForms::default()
+        };
         let cases: [(ArrayRef, DorisType, &[&str]); 3] = [
             (Arc::new(Date32Array::from(vec![0])), DorisType::Date, &["1970-01-01"]),
             (
