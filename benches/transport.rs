@@ -71,7 +71,7 @@ async fn measure(server: &Server) -> Outcome<()> {
     http.statement("CREATE DATABASE bench").await?;
     let replayed = format!("\"sandbox.replay\" = \"true\", \"sandbox.replay.rows\" = \"{rows}\"");
     http.statement(&table("replayed", &replayed)).await?;
-    http.load("replayed", "arrow", stream_of(arrow_body(BASE_ROWS / BATCH_ROWS)?, 1)).await?;
+    http.load("replayed", "arrow", &[], stream_of(arrow_body(BASE_ROWS / BATCH_ROWS)?, 1)).await?;
     read(server, rows).await?;
     http.statement(&table("discarded", "\"sandbox.discard\" = \"true\"")).await?;
     write(&http, load_bytes).await
@@ -161,7 +161,7 @@ async fn write(http: &Http, bytes: u64) -> Outcome<()> {
         for _ in 0..RUNS {
             let (stream, length) = body.stream(bytes);
             let started = Instant::now();
-            http.load("discarded", format, stream).await?;
+            http.load("discarded", format, &[], stream).await?;
             best = best.min(started.elapsed());
             sent = length;
         }

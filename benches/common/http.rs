@@ -31,17 +31,25 @@ impl Http {
         if answer["code"] == 0 { Ok(()) } else { Err(format!("{sql}: {answer}").into()) }
     }
 
-    /// A Stream Load: the FE names the BE, which gets the body.
-    pub async fn load(&self, table: &str, format: &str, body: reqwest::Body) -> Outcome<()> {
+    /// A Stream Load with these further headers: the FE names the BE, which gets the body.
+    pub async fn load(
+        &self,
+        table: &str,
+        format: &str,
+        headers: &[(&'static str, &'static str)],
+        body: reqwest::Body,
+    ) -> Outcome<()> {
         let url = format!("http://{}/api/bench/{table}/_stream_load", self.fe);
         let request = |url: &str| {
-            self.client
+            let request = self
+                .client
                 .put(url)
                 .basic_auth(USER, Some(PASSWORD))
                 .header("expect", "100-continue")
                 .header("format", format)
                 // The bodies have a line for each row.
-                .header("read_json_by_line", "true")
+                .header("read_json_by_line", "true");
+            headers.iter().fold(request, |request, (name, value)| request.header(*name, *value))
         };
         let redirect = request(&url).send().await?;
         let target = redirect.headers().get(LOCATION).ok_or("the FE sent no location")?.to_str()?.to_owned();

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::Outcome;
-use super::usage::cpu_of_threads;
+use super::usage::{cpu_of_threads, peak_mb, restart_peak};
 
 /// One run.
 #[derive(Debug, Clone, Copy)]
@@ -12,26 +12,36 @@ pub struct Sample {
     pub wall: f64,
     /// CPU seconds of this process.
     pub cpu: f64,
+    /// Megabytes by which this process grew at most, above what was resident when the run began.
+    pub grown: f64,
 }
 
 /// Runs of one thing.
 #[derive(Debug, Clone, Default)]
 pub struct Series(Vec<Sample>);
 
+/// The middle one.
+pub fn middle(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
 impl Series {
     /// Takes one more measurement.
     pub async fn time<T>(&mut self, run: impl Future<Output = Outcome<T>>) -> Outcome<T> {
+        let resident = restart_peak()?;
         let (before, started) = (cpu_of_threads()?, Instant::now());
         let outcome = run.await?;
         let wall = started.elapsed().as_secs_f64();
         let cpu = cpu_of_threads()?.zip(before).map_or(f64::NAN, |(after, before)| after - before);
-        self.0.push(Sample { wall, cpu });
+        let grown = peak_mb()?.zip(resident).map_or(f64::NAN, |(peak, resident)| peak - resident);
+        self.0.push(Sample { wall, cpu, grown });
         Ok(outcome)
     }
 
     /// Adds a time that was taken within something else.
     pub fn push(&mut self, wall: f64) {
-        self.0.push(Sample { wall, cpu: f64::NAN });
+        self.0.push(Sample { wall, cpu: f64::NAN, grown: f64::NAN });
     }
 
     /// Forgets the runs so far: they warmed up.
@@ -39,40 +49,46 @@ impl Series {
         self.0.clear();
     }
 
-    fn sorted(&self, of: impl Fn(&Sample) -> f64) -> Vec<f64> {
-        let mut values: Vec<f64> = self.0.iter().map(of).collect();
-        values.sort_by(f64::total_cmp);
-        values
-    }
-
-    fn median_of(&self, of: impl Fn(&Sample) -> f64) -> f64 {
-        let values = self.sorted(of);
-        values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+    fn values(&self, of: impl Fn(&Sample) -> f64) -> Vec<f64> {
+        self.0.iter().map(of).collect()
     }
 
     /// Median of the seconds.
     pub fn wall(&self) -> f64 {
-        self.median_of(|sample| sample.wall)
+        middle(self.values(|sample| sample.wall))
     }
 
     /// Median of the CPU seconds.
     pub fn cpu(&self) -> f64 {
-        self.median_of(|sample| sample.cpu)
+        middle(self.values(|sample| sample.cpu))
+    }
+
+    /// Most megabytes by which a run grew.
+    pub fn grown(&self) -> f64 {
+        self.values(|sample| sample.grown).into_iter().fold(f64::NAN, f64::max)
     }
 
     /// Longest less shortest run, in percent of the median.
     pub fn spread(&self) -> f64 {
-        let walls = self.sorted(|sample| sample.wall);
-        match (walls.first(), walls.last()) {
-            (Some(first), Some(last)) => (last - first) / self.wall() * 100.0,
-            _ => f64::NAN,
-        }
+        let walls = self.values(|sample| sample.wall);
+        let longest = walls.iter().copied().fold(f64::NAN, f64::max);
+        let shortest = walls.iter().copied().fold(f64::NAN, f64::min);
+        (longest - shortest) / self.wall() * 100.0
     }
 
     /// Median of the ratios of runs that were made one after the other: `self` over `other`.
     pub fn ratio_to(&self, other: &Self, of: impl Fn(&Sample) -> f64) -> f64 {
-        let mut ratios: Vec<f64> = self.0.iter().zip(&other.0).map(|(a, b)| of(a) / of(b)).collect();
-        ratios.sort_by(f64::total_cmp);
-        ratios.get(ratios.len() / 2).copied().unwrap_or(f64::NAN)
+        middle(self.0.iter().zip(&other.0).map(|(a, b)| of(a) / of(b)).collect())
+    }
+
+    /// Median of what runs of `self` took longer, in seconds, than those of `other` made just before or after.
+    pub fn longer_than(&self, other: &Self) -> f64 {
+        middle(self.0.iter().zip(&other.0).map(|(a, b)| a.wall - b.wall).collect())
+    }
+
+    /// The longer of each pair of runs: what two things that work side by side would take at least.
+    pub fn slower_of(&self, other: &Self) -> Self {
+        let pairs = self.0.iter().zip(&other.0);
+        Self(pairs.map(|(a, b)| if a.wall > b.wall { *a } else { *b }).collect())
     }
 }

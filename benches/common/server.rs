@@ -1,5 +1,6 @@
 //! A sandbox in a process of its own, so that its work is not counted as the client's.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
@@ -29,7 +30,12 @@ pub fn is_server() -> bool {
     std::env::args().any(|argument| argument == SERVE)
 }
 
-/// Serves until standard input is closed. Each line there moves the clock on by a second.
+/// Moves the clock on by a second.
+const ADVANCE: &str = "advance";
+/// Asks for the requests since the last time.
+const REQUESTS: &str = "requests";
+
+/// Serves until standard input is closed. Each line there is one of [`ADVANCE`] and [`REQUESTS`].
 pub async fn serve() -> Outcome<()> {
     let sandbox = Sandbox::builder().user(USER).password(PASSWORD).start().await?;
     let settings = S3Settings { access_key: Some(ACCESS_KEY.into()), ..S3Settings::default() };
@@ -40,16 +46,30 @@ pub async fn serve() -> Outcome<()> {
         "jdbc_url": sandbox.jdbc_url(),
         "fe_flight": addresses.fe_flight.to_string(),
         "be_flight": addresses.be_flight.to_string(),
+        "be_http": addresses.be_http.to_string(),
         "s3": s3.url(),
         "pid": std::process::id(),
     });
     println!("{told}");
     std::io::stdout().flush()?;
     tokio::task::spawn_blocking(move || -> Outcome<()> {
+        let mut counted = 0;
         for line in std::io::stdin().lines() {
-            line?;
-            sandbox.advance_clock(Duration::from_secs(1));
-            println!("advanced");
+            if line? == REQUESTS {
+                // Not all of many are kept, but each has its number.
+                let kept = sandbox.requests().all();
+                sandbox.requests().clear();
+                let next = kept.last().map_or(counted, |request| request.order + 1);
+                let mut by_kind = BTreeMap::<String, u64>::new();
+                for request in &kept {
+                    *by_kind.entry(format!("{:?} {}", request.site, request.method)).or_default() += 1;
+                }
+                println!("{}", json!({ "total": next - counted, "kept": kept.len(), "by_kind": by_kind }));
+                counted = next;
+            } else {
+                sandbox.advance_clock(Duration::from_secs(1));
+                println!("{ADVANCE}");
+            }
             std::io::stdout().flush()?;
         }
         Ok(())
@@ -70,6 +90,8 @@ pub struct Server {
     pub fe_flight: String,
     /// BE, Arrow Flight SQL.
     pub be_flight: String,
+    /// BE, HTTP.
+    pub be_http: String,
     /// The object store.
     pub s3: String,
     /// Process id of the server.
@@ -95,6 +117,7 @@ impl Server {
             jdbc_url: text("jdbc_url")?,
             fe_flight: text("fe_flight")?,
             be_flight: text("be_flight")?,
+            be_http: text("be_http")?,
             s3: text("s3")?,
             pid: u32::try_from(told["pid"].as_u64().ok_or("no pid")?)?,
         })
@@ -102,12 +125,26 @@ impl Server {
 
     /// Moves its clock on by a second.
     pub fn advance(&mut self) -> Outcome<()> {
+        let answer = self.ask(ADVANCE)?;
+        if answer == ADVANCE { Ok(()) } else { Err(format!("the server answered '{answer}'").into()) }
+    }
+
+    /// The number of requests since this was asked last, and how many of those that it still knows were of which kind.
+    pub fn requests(&mut self) -> Outcome<(u64, Vec<(String, u64)>)> {
+        let answer: Value = serde_json::from_str(&self.ask(REQUESTS)?)?;
+        let number = |value: &Value| value.as_u64().ok_or("no number of requests");
+        let kinds = answer["by_kind"].as_object().ok_or("no kinds of requests")?;
+        let kinds = kinds.iter().map(|(kind, count)| Ok((kind.clone(), number(count)?)));
+        Ok((number(&answer["total"])?, kinds.collect::<Outcome<_>>()?))
+    }
+
+    fn ask(&mut self, command: &str) -> Outcome<String> {
         let input = self.input.as_mut().ok_or("the server has no input")?;
-        writeln!(input, "advance")?;
+        writeln!(input, "{command}")?;
         input.flush()?;
         let mut line = String::new();
         self.output.read_line(&mut line)?;
-        if line.trim() == "advanced" { Ok(()) } else { Err(format!("the server answered '{line}'").into()) }
+        Ok(line.trim().to_owned())
     }
 
     /// Runs statements in Doris; the first value of their answer.

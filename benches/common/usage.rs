@@ -11,10 +11,23 @@ pub fn cpu_seconds() -> Outcome<Option<f64>> {
     Ok(Some(ticks.iter().sum::<f64>() / 100.0))
 }
 
-/// Most memory that this process has had resident so far, in megabytes.
+/// Most memory that this process has had resident so far, or since [`restart_peak`], in megabytes.
 pub fn peak_mb() -> Outcome<Option<f64>> {
+    status_mb("VmHWM:")
+}
+
+/// Begins a new peak where memory is now, and gives that in megabytes; `None` where the kernel cannot do it.
+pub fn restart_peak() -> Outcome<Option<f64>> {
+    // The kernel's word for it, see proc(5).
+    match std::fs::write("/proc/self/clear_refs", "5") {
+        Ok(()) => status_mb("VmRSS:"),
+        Err(_) => Ok(None),
+    }
+}
+
+fn status_mb(name: &str) -> Outcome<Option<f64>> {
     let Ok(status) = std::fs::read_to_string("/proc/self/status") else { return Ok(None) };
-    let Some(line) = status.lines().find_map(|line| line.strip_prefix("VmHWM:")) else { return Ok(None) };
+    let Some(line) = status.lines().find_map(|line| line.strip_prefix(name)) else { return Ok(None) };
     let kilobytes: f64 = line.trim().trim_end_matches("kB").trim().parse()?;
     Ok(Some(kilobytes / 1024.0))
 }

@@ -3,8 +3,9 @@
 use datafusion::prelude::SessionContext;
 
 use crate::common::measure::Series;
-use crate::common::{Outcome, Server, amount, backlog};
-use crate::report::{Bar, Report};
+use crate::common::{Outcome, Server, backlog};
+use crate::report::{Bar, Figure, Report};
+use crate::share;
 
 /// Changes of each second of the backlog.
 const ROWS: u64 = 200_000;
@@ -13,7 +14,7 @@ const SECONDS: u64 = 10;
 
 /// Measures the backlog.
 pub async fn measure(server: &mut Server, runs: u64, report: &mut Report) -> Outcome<()> {
-    let rows = (ROWS * amount("LOOPBACK_PERCENT", 100)? / 100).max(1);
+    let rows = share(ROWS, 100)?;
     let context = datafusion_doris::session_context();
     fill(server, &context, rows).await?;
     let changes = rows * SECONDS;
@@ -30,41 +31,25 @@ pub async fn measure(server: &mut Server, runs: u64, report: &mut Report) -> Out
         }
     }
     let beside = format!(
-        "{changes} changes; only read {:.0}/s; {:.2} CPU s, only read {:.2}; spread {:.0} %",
+        "only read {:.0}/s ± {:.0} % with {:.2} CPU s; the server makes them while they are read",
         changes as f64 / read.wall(),
-        written.cpu(),
-        read.cpu(),
-        written.spread()
+        read.spread(),
+        read.cpu()
     );
-    report.add(
-        "changelog: changes read and written",
-        changes as f64 / written.wall(),
-        "1/s",
-        Bar::Least(500_000.0),
-        beside,
-    );
+    let rate = changes as f64 / written.wall();
+    let figure = Figure::new("changelog: changes read and written", rate, "1/s", Bar::Least(500_000.0));
+    report.add(figure.of(&written).moved(None, changes).beside(beside));
+    for table in ["source", "history"] {
+        server.doris(&format!("DROP TABLE bench.{table}")).await?;
+    }
     Ok(())
 }
 
 /// Makes the backlog: a transaction in each second.
 async fn fill(server: &mut Server, context: &SessionContext, rows: u64) -> Outcome<()> {
-    let create = |name: &str, columns: &str, properties: &str| {
-        format!(
-            "CREATE TABLE bench.{name} ({columns}) DUPLICATE KEY(id) DISTRIBUTED BY HASH(id) BUCKETS 4
-             PROPERTIES ('replication_num' = '1'{properties})"
-        )
-    };
-    server.doris(&create("source", backlog::COLUMNS, ", 'changelog.enable' = 'true'")).await?;
-    let history = format!("{}, kind VARCHAR(2)", backlog::COLUMNS);
-    server.doris(&create("history", &history, ", 'sandbox.discard' = 'true'")).await?;
-    server.declare(context, "source", "source", "").await?;
-    server.declare(context, "history", "history", ", 'sink.properties.compress_type' ''").await?;
+    backlog::tables(server, context, ", 'sink.properties.compress_type' ''").await?;
     let start = backlog::fill(server, context, rows, SECONDS).await?;
-    let options = format!(
-        ", 'source.scan.mode' 'from-timestamp', 'source.scan.timestamp' '{start}', 'source.scan.bounded-mode' 'latest',
-         'source.changelog.max-window' '1s'"
-    );
-    server.declare(context, "changes", "source", &options).await
+    backlog::declare_changes(server, context, &start, ", 'source.scan.bounded-mode' 'latest'").await
 }
 
 /// The number in the answer.

@@ -1,72 +1,136 @@
-//! Peak memory of a process that reads, or writes, few rows and many.
+//! Peak memory of a process that reads, writes or mirrors few rows and many.
 
 use std::process::Command;
 
 use datafusion::physical_plan::execute_stream;
+use datafusion_doris::job::SyncJob;
 use futures::TryStreamExt;
 use serde_json::{Value, json};
 
 use crate::common::server::declare;
 use crate::common::usage::peak_mb;
-use crate::common::{Outcome, Server, amount};
-use crate::report::{Bar, Report};
-use crate::shapes::SHAPES;
+use crate::common::{Outcome, Server, backlog};
+use crate::epochs::written;
+use crate::report::{Bar, Figure, Report};
+use crate::shapes::flights;
+use crate::share;
 
 /// Argument that makes this program the process that is measured.
 pub const TASK: &str = "run-task";
 /// Rows of the small and of the large run.
 const ROWS: [u64; 2] = [1_000_000, 30_000_000];
+/// Changes of each second of a backlog.
+const CHANGES: u64 = 250_000;
+/// Megabytes.
+const MOST: f64 = 256.0;
+/// Of the large run over the small one.
+const MOST_GROWTH: f64 = 1.10;
+/// Megabytes that the allocator and the threads may make of a difference.
+const SLACK: f64 = 8.0;
 
-/// What the process does: a scan, or an INSERT of rows that are made while they are written.
+/// What the process does: a statement whose rows it counts, or a job until it has written so many changes.
 pub async fn run(task: &Value) -> Outcome<()> {
     let text = |name: &str| task[name].as_str().ok_or_else(|| format!("no {name}"));
     let context = datafusion_doris::session_context();
-    let table = text("table")?;
-    declare(&context, text("fenodes")?, text("jdbc_url")?, table, table, "").await?;
-    let plan = datafusion_doris::sql(&context, text("sql")?).await?.create_physical_plan().await?;
-    let mut batches = execute_stream(plan, context.task_ctx())?;
-    while batches.try_next().await?.is_some() {}
+    for table in task["tables"].as_array().into_iter().flatten() {
+        let part = |name: &str| table[name].as_str().ok_or_else(|| format!("no {name} of a table"));
+        let (name, of, options) = (part("name")?, part("table")?, part("options")?);
+        declare(&context, text("fenodes")?, text("jdbc_url")?, name, of, options).await?;
+    }
+    match task["changes"].as_u64() {
+        Some(changes) => {
+            let dir = tempfile::tempdir()?;
+            let dir = dir.path().to_str().ok_or("an odd path")?;
+            let job = SyncJob::builder("memory").checkpoint_dir(dir).submit(&context, text("sql")?).await?;
+            written(&job, changes).await?;
+            job.stop().await?;
+        }
+        None => {
+            let plan = datafusion_doris::sql(&context, text("sql")?).await?.create_physical_plan().await?;
+            let mut batches = execute_stream(plan, context.task_ctx())?;
+            while batches.try_next().await?.is_some() {}
+        }
+    }
     println!("{}", json!({ "peak": peak_mb()? }));
     Ok(())
 }
 
-/// Measures both directions.
-pub async fn measure(server: &Server, report: &mut Report) -> Outcome<()> {
-    let share = amount("LOOPBACK_PERCENT", 100)?;
-    let flights = SHAPES.iter().find(|shape| shape.name == "flights").ok_or("no such shape")?;
-    for what in ["scan", "insert"] {
-        let mut peaks = Vec::new();
-        for rows in ROWS.map(|rows| (rows * share / 100).max(flights.base)) {
-            let table = format!("memory_{what}");
-            let property = match what {
-                "scan" => format!(", 'sandbox.replay' = 'true', 'sandbox.replay.rows' = '{rows}'"),
-                _ => ", 'sandbox.discard' = 'true'".to_owned(),
-            };
-            server.doris(&flights.create(&table, &property)).await?;
-            let sql = match what {
-                "scan" => {
-                    let context = datafusion_doris::session_context();
-                    server.declare(&context, &table, &table, "").await?;
-                    let insert = format!("INSERT INTO {table} {}", flights.query(flights.base));
-                    datafusion_doris::sql(&context, &insert).await?.collect().await?;
-                    format!("SELECT * FROM {table}")
-                }
-                _ => format!("INSERT INTO {table} {}", flights.query(rows)),
-            };
-            let task = json!({ "fenodes": server.fenodes, "jdbc_url": server.jdbc_url, "table": table, "sql": sql });
-            let output = Command::new(std::env::current_exe()?).args([TASK, &task.to_string()]).output()?;
-            if !output.status.success() {
-                return Err(String::from_utf8_lossy(&output.stderr).into_owned().into());
-            }
-            let told: Value = serde_json::from_slice(&output.stdout)?;
-            peaks.push(told["peak"].as_f64().unwrap_or(f64::NAN));
-            server.doris(&format!("DROP TABLE bench.{table}")).await?;
-        }
-        if let [few, many] = peaks.as_slice() {
-            let beside = format!("{few:.0} MB with a thirtieth of the rows");
-            report.add(format!("{what}: peak memory"), *many, "MB", Bar::Most(256.0), beside);
-            report.add(format!("{what}: growth of memory with the rows"), many / few, "x", Bar::Most(1.10), "");
-        }
+/// Peak of a process that runs `sql`, in megabytes; `changes`: see [`run`].
+fn peak_of(server: &Server, sql: &str, tables: Value, changes: Option<u64>) -> Outcome<f64> {
+    let (fenodes, jdbc_url) = (&server.fenodes, &server.jdbc_url);
+    let task = json!({ "fenodes": fenodes, "jdbc_url": jdbc_url, "sql": sql, "tables": tables, "changes": changes });
+    let output = Command::new(std::env::current_exe()?).args([TASK, &task.to_string()]).output()?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into_owned().into());
     }
+    let told: Value = serde_json::from_slice(&output.stdout)?;
+    Ok(told["peak"].as_f64().unwrap_or(f64::NAN))
+}
+
+/// Measures a scan, an INSERT and a job.
+pub async fn measure(server: &mut Server, report: &mut Report) -> Outcome<()> {
+    let rows = [share(ROWS[0], flights()?.base)?, share(ROWS[1], flights()?.base * 2)?];
+    let scan = [scan(server, rows[0]).await?, scan(server, rows[1]).await?];
+    tell(report, "scan", rows, scan);
+    let insert = [insert(server, rows[0]).await?, insert(server, rows[1]).await?];
+    tell(report, "insert", rows, insert);
+    let (rows, sync) = sync(server).await?;
+    tell(report, "sync", rows, sync);
     Ok(())
+}
+
+fn tell(report: &mut Report, what: &str, rows: [u64; 2], peaks: [f64; 2]) {
+    let [few, many] = peaks;
+    let beside = format!("{few:.0} MB at {} rows; the whole process", rows[0]);
+    let figure = Figure::new(format!("{what}: peak memory"), many, "MB", Bar::Most(MOST));
+    report.add(figure.moved(None, rows[1]).slack(SLACK).beside(beside));
+    let figure =
+        Figure::new(format!("{what}: growth of memory with the rows"), many / few, "x", Bar::Most(MOST_GROWTH));
+    report.add(figure.moved(None, rows[1]).slack(SLACK / few));
+}
+
+async fn scan(server: &Server, rows: u64) -> Outcome<f64> {
+    let (flights, table) = (flights()?, "memory_scan");
+    let property = format!(", 'sandbox.replay' = 'true', 'sandbox.replay.rows' = '{rows}'");
+    server.doris(&flights.create(table, &property)).await?;
+    let context = datafusion_doris::session_context();
+    server.declare(&context, table, table, "").await?;
+    let insert = format!("INSERT INTO {table} {}", flights.query(flights.base));
+    datafusion_doris::sql(&context, &insert).await?.collect().await?;
+    let tables = json!([{ "name": table, "table": table, "options": "" }]);
+    let peak = peak_of(server, &format!("SELECT * FROM {table}"), tables, None)?;
+    server.doris(&format!("DROP TABLE bench.{table}")).await?;
+    Ok(peak)
+}
+
+async fn insert(server: &Server, rows: u64) -> Outcome<f64> {
+    let (flights, table) = (flights()?, "memory_insert");
+    server.doris(&flights.create(table, ", 'sandbox.discard' = 'true'")).await?;
+    let tables = json!([{ "name": table, "table": table, "options": "" }]);
+    let peak = peak_of(server, &format!("INSERT INTO {table} {}", flights.query(rows)), tables, None)?;
+    server.doris(&format!("DROP TABLE bench.{table}")).await?;
+    Ok(peak)
+}
+
+/// Rows of both runs, and their peaks. Both have the same changes in a second, and the same first second.
+async fn sync(server: &mut Server) -> Outcome<([u64; 2], [f64; 2])> {
+    let context = datafusion_doris::session_context();
+    backlog::tables(server, &context, "").await?;
+    let each = share(CHANGES, 1_000)?;
+    let seconds = ROWS.map(|rows| rows / CHANGES);
+    let rows = seconds.map(|seconds| seconds * each);
+    let start = backlog::fill(server, &context, each, seconds[0]).await?;
+    let options = backlog::changes_options(&start, ", 'source.changelog.poll-interval' '1s'");
+    let tables = json!([
+        { "name": "changes", "table": "source", "options": options },
+        { "name": "history", "table": "history", "options": "" },
+    ]);
+    let sql = "INSERT INTO history SELECT * FROM changes";
+    let few = peak_of(server, sql, tables.clone(), Some(rows[0]))?;
+    backlog::fill(server, &context, each, seconds[1] - seconds[0]).await?;
+    let many = peak_of(server, sql, tables, Some(rows[1]))?;
+    for table in ["source", "history"] {
+        server.doris(&format!("DROP TABLE bench.{table}")).await?;
+    }
+    Ok((rows, [few, many]))
 }

@@ -1,5 +1,7 @@
 //! Tables of several shapes.
 
+use crate::common::Outcome;
+
 /// A table: its columns in Doris, and a query that makes rows for it of numbers `value`.
 pub struct Shape {
     pub name: &'static str,
@@ -51,6 +53,11 @@ pub const SHAPES: &[Shape] = &[
         total: 6_000_000,
     },
 ];
+
+/// The rows of a table as people have them: numbers, times, short texts.
+pub fn flights() -> Outcome<&'static Shape> {
+    SHAPES.iter().find(|shape| shape.name == "flights").ok_or_else(|| "there is no shape flights".into())
+}
 
 impl Shape {
     /// Makes the table in Doris, with further properties (beginning with a comma).

@@ -1,7 +1,7 @@
 //! Groups of tablets, one for each statement of a scan.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{BinaryHeap, HashMap};
 
 use super::ScanSplit;
 
@@ -28,23 +28,25 @@ pub(super) fn group_tablets(
     let size_of = |tablet: i64| sizes.get(&tablet).copied().unwrap_or(average).max(1);
     let mut largest_first = tablets;
     largest_first.sort_by_key(|tablet| (Reverse(size_of(*tablet)), *tablet));
-    let mut splits: Vec<(u64, Vec<i64>)> = vec![(0, Vec::new()); groups];
-    let mut left = largest_first.len();
+    let mut splits: Vec<Vec<i64>> = vec![Vec::new(); groups];
+    // The lightest split first, then that of the fewest tablets. A heap: there may be as many splits as tablets.
+    let mut lightest: BinaryHeap<_> = (0..groups).map(|split| Reverse((0_u64, 0_usize, split))).collect();
+    let (mut left, mut missing) = (largest_first.len(), groups.saturating_mul(least));
     for tablet in largest_first {
-        // Splits that are too short for their least number of tablets go first once only enough for them are left.
-        let missing: usize = splits.iter().map(|(_, ids)| least.saturating_sub(ids.len())).sum();
+        // Splits that are too short for their least number of tablets go first once only enough for them are left; from
+        // then on the others get no more.
         let short_only = left <= missing;
-        let lightest = splits
-            .iter_mut()
-            .filter(|(_, ids)| !short_only || ids.len() < least)
-            .min_by_key(|(weight, ids)| (*weight, ids.len()));
-        if let Some((weight, ids)) = lightest {
-            *weight = weight.saturating_add(size_of(tablet));
-            ids.push(tablet);
+        while let Some(Reverse((weight, count, split))) = lightest.pop() {
+            if short_only && count >= least {
+                continue;
+            }
+            missing -= usize::from(count < least);
+            splits[split].push(tablet);
+            lightest.push(Reverse((weight.saturating_add(size_of(tablet)), count + 1, split)));
+            break;
         }
         left -= 1;
     }
-    let mut splits: Vec<Vec<i64>> = splits.into_iter().map(|(_, ids)| ids).collect();
     splits.iter_mut().for_each(|ids| ids.sort_unstable());
     splits.sort();
     splits.into_iter().map(|tablets| ScanSplit { tablets }).collect()
@@ -97,6 +99,17 @@ mod tests {
         // 6 counts as 300.
         assert_eq!(group_tablets(vec![1, 2, 3, 5, 6], 2, 1, &sizes), [split(&[1]), split(&[2, 3, 5, 6])]);
         assert_eq!(group_tablets(vec![1, 2, 3, 4], 2, 2, &sizes), [split(&[1, 4]), split(&[2, 3])]);
+    }
+
+    #[test]
+    fn every_split_has_its_least_number_of_tablets_while_there_are_enough() {
+        let sizes: HashMap<i64, u64> = (1..=10).map(|id| (id, if id < 3 { 1_000 } else { id as u64 })).collect();
+        for (partitions, least, expected) in [(2, 4, vec![4, 6]), (3, 3, vec![3, 3, 4]), (8, 4, vec![3, 3, 4])] {
+            let splits = group_tablets((1..=10).collect(), partitions, least, &sizes);
+            let mut counts: Vec<usize> = splits.iter().map(|split| split.tablets.len()).collect();
+            counts.sort_unstable();
+            assert_eq!(counts, expected, "{partitions} partitions of {least}");
+        }
     }
 
     proptest! {

@@ -15,6 +15,8 @@ mod dynamic;
 mod exec;
 mod groups;
 mod lookup;
+#[doc(hidden)]
+pub mod parts;
 mod plan;
 mod read;
 mod stream;
