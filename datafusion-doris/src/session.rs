@@ -10,7 +10,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
-use crate::catalog::{DorisCatalog, ddl};
+use crate::catalog::{DorisCatalog, ListDatabases, ddl};
 use crate::error::{Error, Result};
 use crate::factory::{DORIS_FORMAT, DorisTableFactory};
 use crate::optimizer::{WholeStatements, with_stream_rules};
@@ -36,6 +36,7 @@ pub fn register(context: &SessionContext) -> Result<()> {
         .build();
     if !extended.analyzer().rules.iter().any(|rule| rule.name() == WholeStatements.name()) {
         extended.add_analyzer_rule(Arc::new(WholeStatements));
+        extended.add_analyzer_rule(Arc::new(ListDatabases));
     }
     JobOptions::register(extended.config_mut().options_mut());
     extended.table_factories_mut().insert(DORIS_FORMAT.to_string(), Arc::new(DorisTableFactory::default()));
@@ -58,6 +59,7 @@ pub fn session_context() -> SessionContext {
     let state = state
         .with_physical_optimizer_rules(rules)
         .with_analyzer_rule(Arc::new(WholeStatements))
+        .with_analyzer_rule(Arc::new(ListDatabases))
         .with_optimizer_rules(pushdown)
         .with_table_factory(DORIS_FORMAT.to_string(), Arc::new(DorisTableFactory::default()))
         .build();

@@ -7,6 +7,7 @@ mod events;
 mod insert;
 mod keys;
 mod kind;
+mod listed;
 mod overwrite;
 mod raw;
 mod remote;

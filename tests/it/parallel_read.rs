@@ -83,16 +83,19 @@ async fn statements_at_once_are_bounded() {
     skewed(&cluster).await;
     let ctx = context(4, None);
     cluster.declare(&ctx, "two", "t", &[("source.max-connections", "2")]).await;
-    cluster
-        .declare(&ctx, "one", "t", &[("source.max-connections", "1"), ("doris.request.connect.timeout", "1s")])
-        .await;
+    let options = [
+        ("source.max-connections", "1"),
+        ("source.overflow-connections", "0"),
+        ("doris.request.connect.timeout", "1s"),
+    ];
+    cluster.declare(&ctx, "one", "t", &options).await;
     assert_eq!(scan(&plan(&ctx, "SELECT id FROM two").await).plan().splits.len(), 2);
     assert_eq!(lines(&run(&ctx, "SELECT count(id) FROM two").await), ["420"]);
-    // Two statements whose rows wait for each other's do not wait for ever.
+    // Statements whose rows nobody takes do not keep others waiting for ever.
     let mut held = plan(&ctx, "SELECT id FROM one").await.execute(0, ctx.task_ctx()).expect("runs");
     futures::StreamExt::next(&mut held).await.expect("a batch").expect("rows");
     let message = refusal(&ctx, "SELECT id FROM one").await;
-    assert!(message.contains("source.max-connections"), "{message}");
+    assert!(message.contains("'source.max-connections' or 'source.overflow-connections'"), "{message}");
     drop(held);
     assert_eq!(count(&run(&ctx, "SELECT id FROM one").await), 420);
 }

@@ -8,9 +8,10 @@
 //!
 //! DataFusion asks for lists of names without waiting, so these come from the last reading; a table is resolved with
 //! waiting, so one that is not in the lists yet is found as well. [`crate::sql()`] reads old lists anew before a statement
-//! that shows them.
+//! that shows them, and in a context with Doris registered `information_schema.columns` takes one statement per database.
 
 pub(crate) mod ddl;
+mod listing;
 mod schema;
 
 use std::collections::{BTreeMap, HashMap};
@@ -24,6 +25,8 @@ use futures::future::BoxFuture;
 use parking_lot::{Mutex, RwLock};
 use tokio::time::Instant;
 
+pub(crate) use self::listing::ListDatabases;
+use self::listing::Schemas;
 pub use self::schema::DorisSchema;
 use crate::client::{DorisClient, TableName};
 use crate::error::{Error, Result};
@@ -64,6 +67,8 @@ struct Inner {
     options: CatalogOptions,
     names: RwLock<Names>,
     tables: Mutex<Tables>,
+    /// Columns of all tables, by database.
+    listed: Mutex<HashMap<String, (Instant, Arc<Schemas>)>>,
 }
 
 /// The lists of names, as they were read.
@@ -99,8 +104,15 @@ impl DorisCatalog {
     /// [`Error::Config`], [`Error::Auth`], [`Error::Transport`]; [`Error::Server`] for an unknown `catalog.name`.
     pub async fn connect(options: CatalogOptions) -> Result<Self> {
         let client = DorisClient::try_new(Arc::new(options.connection.clone()))?;
-        let catalog =
-            Self { inner: Arc::new(Inner { client, options, names: RwLock::default(), tables: Mutex::default() }) };
+        let catalog = Self {
+            inner: Arc::new(Inner {
+                client,
+                options,
+                names: RwLock::default(),
+                tables: Mutex::default(),
+                listed: Mutex::default(),
+            }),
+        };
         catalog.refresh().await?;
         Ok(catalog)
     }
@@ -149,6 +161,8 @@ impl DorisCatalog {
         let mut tables = self.inner.tables.lock();
         tables.generation += 1;
         tables.kept.clear();
+        drop(tables);
+        self.inner.listed.lock().clear();
     }
 
     /// The table `table` of `database`; `None` when there is none.

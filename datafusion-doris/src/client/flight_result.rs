@@ -16,14 +16,19 @@ use tonic::transport::Channel;
 
 use super::flight::{Connection, flight_error, status_error};
 use super::invalid_text::Messages;
+use super::memory::{Counted, ReadMemory};
 use crate::error::{Error, Result, Retry};
 
 /// Batches decoded ahead of the consumer.
-pub(crate) const PREFETCH_BATCHES: usize = 2;
+pub(super) const PREFETCH_BATCHES: usize = 2;
 /// Parts of a result that are fetched at once where their order is of no matter.
 const PARTS_AT_ONCE: usize = 4;
 
 /// One part of a result.
+///
+/// Its ticket and the session's bearer token go to the hosts of `sources` and no others: those that the FE named in the
+/// answer to the statement (BEs of its cluster, or itself), by the names of `doris.flight.host-map`. What a BE answers
+/// names no further ones: gRPC knows no redirects, and locations in the data that it sends are not looked at.
 #[derive(Debug)]
 pub(super) struct ResultEndpoint {
     pub ticket: Ticket,
@@ -80,7 +85,7 @@ impl FlightQuery {
     /// # Cancellation
     /// Dropping the stream ends the transfer.
     pub fn into_stream(self) -> impl Stream<Item = Result<RecordBatch>> + Send + 'static {
-        self.read(1)
+        self.read(1, ReadMemory::default())
     }
 
     /// All parts, each once, several at a time and in no common order; at most two batches are read ahead.
@@ -91,10 +96,22 @@ impl FlightQuery {
     /// # Cancellation
     /// Dropping the stream ends the transfer.
     pub fn into_unordered_stream(self) -> impl Stream<Item = Result<RecordBatch>> + Send + 'static {
-        self.read(PARTS_AT_ONCE)
+        self.into_counted_stream(ReadMemory::default())
     }
 
-    fn read(self, parts_at_once: usize) -> impl Stream<Item = Result<RecordBatch>> + Send + 'static {
+    /// [`Self::into_unordered_stream`], whose batches are counted until they are taken.
+    pub(crate) fn into_counted_stream(
+        self,
+        memory: ReadMemory,
+    ) -> impl Stream<Item = Result<RecordBatch>> + Send + 'static {
+        self.read(PARTS_AT_ONCE, memory)
+    }
+
+    fn read(
+        self,
+        parts_at_once: usize,
+        memory: ReadMemory,
+    ) -> impl Stream<Item = Result<RecordBatch>> + Send + 'static {
         let Self { endpoints, connection, authority, subject, .. } = self;
         let (sender, receiver) = mpsc::channel(PREFETCH_BATCHES);
         let reader = async move {
@@ -107,7 +124,7 @@ impl FlightQuery {
                 }),
                 false => {
                     let parts = futures::stream::iter(endpoints).map(Ok);
-                    let read = |endpoint| read_endpoint(&connection, &subject, endpoint, &sender);
+                    let read = |endpoint| read_endpoint(&connection, &subject, endpoint, &memory, &sender);
                     parts.try_for_each_concurrent(parts_at_once, read).await
                 }
             };
@@ -126,7 +143,7 @@ impl FlightQuery {
 pub(super) fn spawned(
     host: &'static str,
     reader: BoxFuture<'static, ()>,
-    receiver: mpsc::Receiver<Result<RecordBatch>>,
+    receiver: mpsc::Receiver<Result<Counted>>,
 ) -> impl Stream<Item = Result<RecordBatch>> + Send + 'static {
     futures::stream::unfold(ReadState::Start(Some(reader), receiver), move |state| async move {
         let (task, mut receiver) = match state {
@@ -134,7 +151,7 @@ pub(super) fn spawned(
             ReadState::Running(task, receiver) => (task, receiver),
         };
         match receiver.recv().await {
-            Some(item) => Some((item, ReadState::Running(task, receiver))),
+            Some(item) => Some((item.map(Counted::taken), ReadState::Running(task, receiver))),
             // The reader ended; a panic in it must not look like the end of the result.
             None => match task?.join().await {
                 Ok(()) => None,
@@ -153,8 +170,8 @@ pub(super) fn spawned(
 }
 
 enum ReadState {
-    Start(Option<BoxFuture<'static, ()>>, mpsc::Receiver<Result<RecordBatch>>),
-    Running(Option<SpawnedTask<()>>, mpsc::Receiver<Result<RecordBatch>>),
+    Start(Option<BoxFuture<'static, ()>>, mpsc::Receiver<Result<Counted>>),
+    Running(Option<SpawnedTask<()>>, mpsc::Receiver<Result<Counted>>),
 }
 
 /// Reads one part into `sender`. Ends early, without error, when the consumer is gone.
@@ -162,9 +179,11 @@ async fn read_endpoint(
     connection: &Connection,
     subject: &str,
     endpoint: ResultEndpoint,
-    sender: &mpsc::Sender<Result<RecordBatch>>,
+    memory: &ReadMemory,
+    sender: &mpsc::Sender<Result<Counted>>,
 ) -> Result<()> {
     let mut failure = None;
+    let coming = memory.coming();
     for (authority, channel) in endpoint.sources {
         let mut service = connection.service(channel);
         let request = connection.request(endpoint.ticket.clone());
@@ -193,6 +212,7 @@ async fn read_endpoint(
                     None => flight_error(&authority, error),
                 },
             })?;
+            let batch = coming.counted(batch)?;
             if sender.send(Ok(batch)).await.is_err() {
                 return Ok(());
             }

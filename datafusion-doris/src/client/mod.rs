@@ -2,6 +2,7 @@
 
 mod change;
 mod cleanup;
+mod columns;
 mod endpoints;
 mod error_log;
 mod facts;
@@ -11,7 +12,9 @@ mod frontend;
 mod http;
 mod invalid_text;
 mod load;
+mod memory;
 mod names;
+mod places;
 mod redirect;
 pub(crate) mod retry;
 mod rows;
@@ -36,11 +39,13 @@ pub use self::facts::{ColumnFacts, TableFacts};
 use self::flight::Channels;
 pub use self::flight::FlightSession;
 pub use self::flight_result::FlightQuery;
-pub(crate) use self::flight_result::PREFETCH_BATCHES;
 pub use self::frontend::{StatementRows, Tablet};
 use self::http::Http;
 pub use self::load::{OpenLoad, StreamLoad, TxnAnswer};
+pub(crate) use self::memory::ReadMemory;
 pub use self::names::TableName;
+pub(crate) use self::places::Place;
+use self::places::Places;
 use self::sessions::Sessions;
 pub(crate) use self::sessions::Variables;
 pub use self::statement::{DorisConnection, StatementOutput};
@@ -77,6 +82,7 @@ struct Inner {
     /// Clones of the client that are alive.
     users: AtomicUsize,
     sessions: Sessions,
+    places: Arc<Places>,
     known_frontends: KnownFrontends,
     known_facts: KnownFacts,
     options: Arc<ConnectionOptions>,
@@ -108,7 +114,8 @@ impl DorisClient {
         }
         let inner = Inner {
             users: AtomicUsize::new(1),
-            sessions: Sessions::new(options.max_connections),
+            sessions: Sessions::default(),
+            places: Arc::new(Places::new(options.max_connections, options.overflow_connections)),
             known_frontends: KnownFrontends::default(),
             known_facts: KnownFacts::default(),
             http: Http::try_new(&options)?,

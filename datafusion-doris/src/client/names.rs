@@ -10,7 +10,7 @@ use crate::sql::{quote_ident, string_literal};
 use crate::types::TableIdent;
 
 /// Rows that one statement gives at most; longer lists are read page by page.
-const PAGE: usize = 10_000;
+pub(super) const PAGE: usize = 10_000;
 /// Databases that are of the server and not of its users.
 const SYSTEM_DATABASES: [&str; 3] = ["information_schema", "mysql", "__internal_schema"];
 

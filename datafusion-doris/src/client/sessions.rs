@@ -1,17 +1,14 @@
-//! Flight sessions that wait to be used again, and the number of statements that run at once.
+//! Flight sessions that wait to be used again.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use super::DorisClient;
 use super::flight::{FlightSession, RestingSession};
-use crate::error::{Error, Result, Retry};
 
 /// Sessions that are kept, over all users of a client.
 const MOST_RESTING: usize = 8;
@@ -25,10 +22,9 @@ const REST_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) type Variables = Vec<(&'static str, String)>;
 
 /// The sessions of one client.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Sessions {
     resting: Mutex<Vec<Resting>>,
-    statements: Arc<Semaphore>,
 }
 
 #[derive(Debug)]
@@ -39,10 +35,6 @@ struct Resting {
 }
 
 impl Sessions {
-    pub fn new(statements: usize) -> Self {
-        Self { resting: Mutex::default(), statements: Arc::new(Semaphore::new(statements.max(1))) }
-    }
-
     /// The youngest session with these variables, and all that rested too long.
     fn take(&self, variables: &Variables) -> (Option<RestingSession>, Vec<RestingSession>) {
         let mut resting = self.resting.lock();
@@ -72,34 +64,6 @@ impl Sessions {
 }
 
 impl DorisClient {
-    /// A place among the statements that run at once ([`crate::options::ConnectionOptions::max_connections`]).
-    ///
-    /// # Errors
-    /// [`Error::Transport`] that names the option, when none gets free within the connect timeout: statements whose rows
-    /// wait for those of others must not wait for ever.
-    pub(crate) async fn statement_place(&self) -> Result<OwnedSemaphorePermit> {
-        let options = self.options();
-        let place = Arc::clone(&self.inner.sessions.statements).acquire_owned();
-        match tokio::time::timeout(options.connect_timeout, place).await {
-            Ok(Ok(place)) => Ok(place),
-            Ok(Err(closed)) => Err(self.no_place(Box::new(closed))),
-            Err(elapsed) => Err(self.no_place(Box::new(elapsed))),
-        }
-    }
-
-    fn no_place(&self, source: Box<dyn std::error::Error + Send + Sync>) -> Error {
-        let most = self.options().max_connections;
-        Error::Transport {
-            host: self.options().fenodes.join(","),
-            operation: format!(
-                "waiting for one of the {most} statements that run at once (raise 'source.max-connections', or lower \
-                 datafusion.execution.target_partitions)"
-            ),
-            retry: Retry::SameLabel,
-            source,
-        }
-    }
-
     /// A session with `variables` that rested; a client closes those that rested too long.
     pub(crate) fn rested_session(&self, variables: &Variables) -> Option<FlightSession> {
         let (found, old) = self.inner.sessions.take(variables);

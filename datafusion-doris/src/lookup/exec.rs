@@ -9,9 +9,11 @@ use arrow::compute::{concat_batches, take_record_batch};
 use arrow::record_batch::RecordBatch;
 use arrow::row::OwnedRow;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::common::utils::memory::get_record_batch_memory_size;
 use datafusion::common::{JoinType, Result, internal_err};
 use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::execution::TaskContext;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::physical_expr::EquivalenceProperties;
 use datafusion::physical_plan::coop::cooperative;
 use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions, SchedulingType};
@@ -38,7 +40,8 @@ use crate::options::LookupOptions;
 /// All rows of a batch are given before the next one is asked for, in the batch's order; keeps no state but the cache.
 ///
 /// # Memory
-/// Kept rows are counted against the session's memory pool; those of a batch are the join's own build side.
+/// Kept rows are counted against the session's memory pool, and those of a batch from their arrival until the batch is
+/// joined, besides the build side that the join makes of them.
 ///
 /// # Errors
 /// The stream's are those of the lookups, after `lookup.max-retries` further attempts.
@@ -120,8 +123,12 @@ impl LookupJoinExec {
 }
 
 impl Lookup {
-    /// The rows of the keys of `batch`.
-    async fn rows(&self, batch: &RecordBatch) -> Result<Vec<RecordBatch>> {
+    /// The rows of the keys of `batch`, and the memory of those that were asked for.
+    async fn rows(
+        &self,
+        batch: &RecordBatch,
+        memory: &MemoryReservation,
+    ) -> Result<(Vec<RecordBatch>, Vec<MemoryReservation>)> {
         let values = self.join.on().iter().map(|(_, key)| key.evaluate(batch)?.into_array(batch.num_rows()));
         let values = values.collect::<Result<Vec<_>>>()?;
         let distinct = self.keys.distinct(&values)?;
@@ -132,14 +139,15 @@ impl Lookup {
         let parts = places.chunks(self.options.batch_keys).map(|places| self.keys.stored(&values, places));
         let parts = parts.collect::<Result<Vec<_>>>()?;
         let parts: Vec<RecordBatch> = parts.into_iter().filter(|keys| keys.num_rows() > 0).collect();
-        let asked = futures::stream::iter(parts).map(|keys| async move { self.ask(&keys).await });
-        let asked: Vec<Vec<RecordBatch>> =
+        let asked = futures::stream::iter(parts).map(|keys| async move { self.ask(&keys, memory).await });
+        let asked: Vec<(Vec<RecordBatch>, MemoryReservation)> =
             asked.buffer_unordered(self.options.statements_at_once).try_collect().await?;
-        let asked: Vec<RecordBatch> = asked.into_iter().flatten().filter(|rows| rows.num_rows() > 0).collect();
+        let (asked, held): (Vec<_>, Vec<_>) = asked.into_iter().unzip();
+        let asked: Vec<RecordBatch> = asked.into_iter().flatten().collect();
         self.counts.rows.add(asked.iter().map(RecordBatch::num_rows).sum());
-        self.keep(&asked, missing, now)?;
+        self.keep(&asked, missing, now, memory)?;
         found.extend(asked);
-        Ok(found)
+        Ok((found, held))
     }
 
     /// Kept rows of some of the keys, and the other keys.
@@ -161,8 +169,13 @@ impl Lookup {
     }
 
     /// Keeps what was found, and not found, for the keys that were asked for.
-    fn keep(&self, rows: &[RecordBatch], asked: Distinct, since: Instant) -> Result<()> {
+    fn keep(&self, rows: &[RecordBatch], asked: Distinct, since: Instant, memory: &MemoryReservation) -> Result<()> {
         let Some(cache) = &self.cache else { return Ok(()) };
+        let copy = memory.new_empty();
+        if copy.try_grow(rows.iter().map(get_record_batch_memory_size).sum()).is_err() {
+            tracing::debug!("no memory is left to keep looked up rows");
+            return Ok(());
+        }
         let schema = self.source.schema();
         let rows = concat_batches(&schema, rows)?;
         let mut by_key: std::collections::HashMap<OwnedRow, Vec<u64>> =
@@ -179,11 +192,15 @@ impl Lookup {
         Ok(())
     }
 
-    async fn ask(&self, keys: &RecordBatch) -> Result<Vec<RecordBatch>> {
+    async fn ask(
+        &self,
+        keys: &RecordBatch,
+        memory: &MemoryReservation,
+    ) -> Result<(Vec<RecordBatch>, MemoryReservation)> {
         let mut attempt = 0;
         loop {
             self.counts.statements.add(1);
-            let error = match self.source.rows(keys).await {
+            let error = match self.collect(keys, memory).await {
                 Ok(rows) => return Ok(rows),
                 Err(error) => error,
             };
@@ -194,6 +211,24 @@ impl Lookup {
             tokio::time::sleep(Duration::from_secs(attempt as u64)).await;
             attempt += 1;
         }
+    }
+
+    /// The rows of `keys` by one statement, counted as they come.
+    async fn collect(
+        &self,
+        keys: &RecordBatch,
+        memory: &MemoryReservation,
+    ) -> crate::Result<(Vec<RecordBatch>, MemoryReservation)> {
+        let held = memory.new_empty();
+        let mut rows = Vec::new();
+        let mut batches = self.source.rows(keys, memory).await?;
+        while let Some(batch) = batches.try_next().await? {
+            if batch.num_rows() > 0 {
+                held.try_grow(get_record_batch_memory_size(&batch))?;
+                rows.push(batch);
+            }
+        }
+        Ok((rows, held))
     }
 
     /// The join of `batch` with `rows`, the rows of its keys.
@@ -298,15 +333,21 @@ impl ExecutionPlan for LookupJoinExec {
         if let Some(cache) = &self.lookup.cache {
             cache.lock().reserve_in(context.memory_pool());
         }
+        let consumer = MemoryConsumer::new(format!("LookupJoinExec[{partition}]"));
+        let memory = Arc::new(consumer.register(context.memory_pool()));
         let batches = self.stream.execute(partition, Arc::clone(&context))?;
         let lookup = Arc::clone(&self.lookup);
         let joined = batches
             .try_filter(|batch| std::future::ready(batch.num_rows() > 0))
             .and_then(move |batch| {
-                let (lookup, context) = (Arc::clone(&lookup), Arc::clone(&context));
+                let (lookup, memory, context) = (Arc::clone(&lookup), Arc::clone(&memory), Arc::clone(&context));
                 async move {
-                    let rows = lookup.rows(&batch).await?;
-                    lookup.join(rows, batch)?.execute(0, context)
+                    let (rows, held) = lookup.rows(&batch, &memory).await?;
+                    let joined = lookup.join(rows, batch)?.execute(0, context)?;
+                    // Counted until the batch is joined.
+                    Ok(joined.inspect(move |_| {
+                        let _ = &held;
+                    }))
                 }
             })
             .try_flatten()

@@ -21,6 +21,8 @@ use std::fmt;
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use async_trait::async_trait;
+use datafusion::execution::memory_pool::MemoryReservation;
+use futures::stream::BoxStream;
 
 pub use exec::LookupJoinExec;
 pub(crate) use keys::{KeyColumn, casts_one_to_one};
@@ -34,8 +36,12 @@ pub trait RowSource: fmt::Debug + Send + Sync {
     fn schema(&self) -> SchemaRef;
 
     /// At least all rows whose key columns equal a row of `keys`, which holds distinct keys without NULL, one column for
-    /// each key column.
-    async fn rows(&self, keys: &RecordBatch) -> Result<Vec<RecordBatch>>;
+    /// each key column. What is read ahead is counted beside `memory`; what the stream gives is its taker's to count.
+    async fn rows(
+        &self,
+        keys: &RecordBatch,
+        memory: &MemoryReservation,
+    ) -> Result<BoxStream<'static, Result<RecordBatch>>>;
 
     /// What is asked, as text without keys and secrets.
     fn text(&self) -> String;

@@ -8,6 +8,8 @@ use arrow::datatypes::{DataType, Field, Int32Type, Schema, TimeUnit};
 use arrow::util::pretty::pretty_format_batches;
 use datafusion::common::{JoinSide, JoinType, NullEquality};
 use datafusion::datasource::memory::MemorySourceConfig;
+use datafusion::execution::TaskContext;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::expressions::{BinaryExpr, CastExpr, Column, Literal};
 use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
@@ -15,6 +17,7 @@ use datafusion::physical_plan::joins::utils::{ColumnIndex, JoinFilter};
 use datafusion::physical_plan::joins::{HashJoinExec, PartitionMode};
 use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr, collect};
 use datafusion::prelude::SessionContext;
+use futures::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 
 use super::keys::KeyCoder;
@@ -36,7 +39,11 @@ impl RowSource for Table {
         self.rows.schema()
     }
 
-    async fn rows(&self, keys: &RecordBatch) -> Result<Vec<RecordBatch>> {
+    async fn rows(
+        &self,
+        keys: &RecordBatch,
+        _memory: &MemoryReservation,
+    ) -> Result<BoxStream<'static, Result<RecordBatch>>> {
         let keys: Vec<i32> = keys.column(0).as_primitive::<Int32Type>().values().to_vec();
         self.asked.lock().push(keys.clone());
         let mut failures = self.failures.lock();
@@ -48,7 +55,8 @@ impl RowSource for Table {
         let stored = self.rows.column(0).as_primitive::<Int32Type>();
         let found = (0..stored.len()).filter(|row| stored.is_valid(*row) && keys.contains(&stored.value(*row)));
         let found = UInt64Array::from_iter_values(found.map(|row| row as u64));
-        Ok(vec![take_record_batch(&self.rows, &found).unwrap()])
+        let rows = take_record_batch(&self.rows, &found).unwrap();
+        Ok(futures::stream::iter([Ok(rows)]).boxed())
     }
 
     fn text(&self) -> String {
@@ -227,4 +235,27 @@ fn keys_are_told_as_the_table_has_them() {
     assert_eq!(places, [0, 2, 4]);
     let stored = coder.stored(&[values], &places).unwrap();
     assert_eq!(stored.column(0).as_primitive::<Int32Type>().values(), &[3, -1]);
+}
+
+#[tokio::test]
+async fn looked_up_rows_are_counted_until_their_batch_is_joined() {
+    let table = table();
+    let context = |bytes: usize| {
+        let runtime = RuntimeEnvBuilder::new().with_memory_limit(bytes, 1.0).build_arc().unwrap();
+        Arc::new(TaskContext::default().with_runtime(runtime))
+    };
+    let keys = batch(vec![Some(1), Some(2)]);
+    let plan = || lookup(&table, stream(std::slice::from_ref(&keys)), JoinType::Inner, None, LookupOptions::default());
+    let tight = context(8);
+    let refused = plan().execute(0, Arc::clone(&tight)).unwrap().try_collect::<Vec<_>>().await.unwrap_err();
+    assert!(refused.to_string().contains("LookupJoinExec[0]"), "{refused}");
+    assert_eq!(tight.memory_pool().reserved(), 0);
+    let wide = context(100 << 20);
+    let mut joined = plan().execute(0, Arc::clone(&wide)).unwrap();
+    joined.next().await.unwrap().unwrap();
+    let held = wide.memory_pool().reserved();
+    assert!(held > 0, "rows of the batch are counted");
+    assert!(joined.next().await.is_none());
+    drop(joined);
+    assert_eq!(wide.memory_pool().reserved(), 0);
 }

@@ -41,6 +41,9 @@ pub struct ConnectionOptions {
     pub use_flight: bool,
     /// `source.max-connections`, default 32: statements of scans that run at once, each on a connection of its own.
     pub max_connections: usize,
+    /// `source.overflow-connections`, default 16: further statements that may run while all of those wait for somebody to
+    /// take their rows, as in a plan that merges more streams than there are connections.
+    pub overflow_connections: usize,
 }
 
 impl Default for ConnectionOptions {
@@ -62,6 +65,7 @@ impl Default for ConnectionOptions {
             flight_host_map: HostMap::default(),
             use_flight: true,
             max_connections: 32,
+            overflow_connections: 16,
         }
     }
 }
@@ -150,6 +154,12 @@ impl ConnectionOptions {
         self
     }
 
+    /// Sets [`Self::overflow_connections`].
+    pub fn with_overflow_connections(mut self, connections: usize) -> Self {
+        self.overflow_connections = connections;
+        self
+    }
+
     /// `fenodes` comes from the LOCATION when it names them.
     pub(super) fn from_entries(entries: &mut Entries, located: Option<Vec<String>>) -> Result<Self> {
         let defaults = Self::default();
@@ -161,6 +171,7 @@ impl ConnectionOptions {
             (Some(nodes), _) | (None, Some(nodes)) => nodes,
             (None, None) => return Err(Error::config("fenodes", "is required, for example 'fe-host:8030'")),
         };
+        let in_seconds = entries.is_spelt(OptionKey::QueryTimeout, ".s");
         let username = entries
             .parse(OptionKey::Username, parse_name)?
             .ok_or_else(|| Error::config("username", "is required, the Doris user"))?;
@@ -176,7 +187,9 @@ impl ConnectionOptions {
                 .parse(OptionKey::ConnectTimeout, parse_timeout)?
                 .unwrap_or(defaults.connect_timeout),
             read_timeout: entries.parse(OptionKey::ReadTimeout, parse_timeout)?.unwrap_or(defaults.read_timeout),
-            query_timeout: entries.parse(OptionKey::QueryTimeout, parse_timeout)?.unwrap_or(defaults.query_timeout),
+            query_timeout: entries
+                .parse(OptionKey::QueryTimeout, |text| parse_query_timeout(text, in_seconds))?
+                .unwrap_or(defaults.query_timeout),
             retries: entries.parse(OptionKey::Retries, parse_count)?.unwrap_or(defaults.retries).max(1),
             flight_max_message_bytes: entries
                 .parse(OptionKey::FlightMaxMessageSize, parse_message_size)?
@@ -186,6 +199,9 @@ impl ConnectionOptions {
             max_connections: entries
                 .parse(OptionKey::MaxConnections, parse_connections)?
                 .unwrap_or(defaults.max_connections),
+            overflow_connections: entries
+                .parse(OptionKey::OverflowConnections, parse_count)?
+                .unwrap_or(defaults.overflow_connections),
         })
     }
 }
@@ -195,6 +211,18 @@ fn parse_timeout(text: &str) -> Parsed<Duration> {
         Duration::ZERO => Err("must be longer than zero".into()),
         timeout => Ok(timeout),
     }
+}
+
+/// Whole seconds, which the session variable counts: a shorter time is one. The spelling that names seconds takes a bare
+/// number of them.
+fn parse_query_timeout(text: &str, in_seconds: bool) -> Parsed<Duration> {
+    let bare = text.trim().parse::<u64>().ok().filter(|_| in_seconds);
+    let timeout = match bare {
+        Some(0) => return Err("must be longer than zero".into()),
+        Some(seconds) => Duration::from_secs(seconds),
+        None => parse_timeout(text)?,
+    };
+    Ok(Duration::from_secs(timeout.as_secs() + u64::from(timeout.subsec_nanos() > 0)))
 }
 
 fn parse_connections(text: &str) -> Parsed<usize> {

@@ -61,6 +61,11 @@ impl Entries {
         }
     }
 
+    /// Whether `key` was given by a spelling that ends so, without regard to case.
+    pub(super) fn is_spelt(&self, key: OptionKey, end: &str) -> bool {
+        self.known.get(&key).is_some_and(|entry| entry.typed.to_ascii_lowercase().ends_with(end))
+    }
+
     /// The value of `key` as it is.
     pub(super) fn text(&mut self, key: OptionKey) -> Option<String> {
         self.known.remove(&key).map(|entry| entry.value)

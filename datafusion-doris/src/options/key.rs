@@ -76,7 +76,8 @@ option_keys! {
     TabletSize = "doris.request.tablet.size" [], "1", Used, "Least number of tablets per scan statement, of which there are at most `target_partitions`; below 1 counts as 1.";
     FlightMaxMessageSize = "doris.flight.max-message-size" [], "1gb", Used, "Largest Arrow Flight message accepted.";
     FlightHostMap = "doris.flight.host-map" [], "", Used, "Where the hosts that Flight locations name are reached, for BEs behind NAT: `internal=external[:port]` or `internal:port=external[:port]`, comma separated. Tickets and the login's token go there.";
-    MaxConnections = "source.max-connections" [], "32", Used, "Statements of snapshot scans that run at once over the connections of one table, which also bounds the parts a scan is split into.";
+    MaxConnections = "source.max-connections" [], "32", Used, "Statements of snapshot scans that run at once over the connections of one table, which also bounds the parts a scan is split into. A further statement waits until one of them has been read.";
+    OverflowConnections = "source.overflow-connections" [], "16", Used, "Further statements that may run while all of `source.max-connections` wait for somebody to take their rows: a plan that merges more streams at once needs them. Doris gives a user 100 connections by default, older versions 50 of Arrow Flight SQL.";
     BatchSize = "doris.batch.size" [], "", Used, "Most rows of a batch of a scan, at most 65535; absent: as Doris sends them, or the session's batch size over the MySQL protocol.";
     ExecMemLimit = "doris.exec.mem.limit" [], "", Used, "Memory that one statement of a scan may take in Doris, for example `8192mb` (session variable `exec_mem_limit`); absent: as the server has it.";
     DeserializeArrowAsync = "doris.deserialize.arrow.async" [], "false", NoEffect, "Rows are always decoded beside the query that takes them.";

@@ -392,10 +392,25 @@ fn offset_table_needs_a_consumer_a_changelog_and_the_mysql_protocol() {
 }
 
 #[test]
+fn query_timeout_is_whole_seconds_and_a_bare_number_by_the_old_spelling() {
+    for (key, value, seconds) in [
+        ("doris.request.query.timeout", "90s", 90),
+        ("doris.request.query.timeout", "1500", 2),
+        ("doris.request.query.timeout.s", "1500", 1500),
+        ("doris.request.query.timeout.s", "5 min", 300),
+    ] {
+        let options = parse(&[(key, value)]).unwrap();
+        assert_eq!(options.connection.query_timeout.as_secs(), seconds, "{key} = {value}");
+    }
+    assert!(reason(&[("doris.request.query.timeout.s", "0")]).contains("longer than zero"));
+}
+
+#[test]
 fn read_options_of_the_connector_reach_their_fields() {
     let options = parse(&[
         ("source.use-flight-sql", "false"),
         ("source.max-connections", "5"),
+        ("source.overflow-connections", "0"),
         ("doris.filter.query", " a = ')' AND (b > 1 or `c;` = \"--\") "),
         ("doris.read.field", "b, `a`"),
         ("doris.batch.size", "100000"),
@@ -404,7 +419,7 @@ fn read_options_of_the_connector_reach_their_fields() {
     ])
     .unwrap();
     assert!(!options.connection.use_flight);
-    assert_eq!(options.connection.max_connections, 5);
+    assert_eq!((options.connection.max_connections, options.connection.overflow_connections), (5, 0));
     assert_eq!(options.connection.flight_host_map.resolve("10.0.0.1", 2), ("localhost".into(), 1));
     assert_eq!(options.read.filter_query.as_deref(), Some("a = ')' AND (b > 1 or `c;` = \"--\")"));
     assert_eq!(options.read.read_fields, Some(vec!["b".to_string(), "a".to_string()]));

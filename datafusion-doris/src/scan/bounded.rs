@@ -9,7 +9,6 @@ use datafusion::execution::memory_pool::MemoryReservation;
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt};
 
-use crate::client::PREFETCH_BATCHES;
 use crate::error::{Error, Result};
 
 /// `batches` with at most `rows` rows in each.
@@ -29,8 +28,11 @@ pub(super) fn in_slices(
     batches.flat_map(move |batch| futures::stream::iter(slices(batch))).boxed()
 }
 
-/// `batches`, reserved in the session's memory pool: the one given last and, at its size, those that may be read ahead.
-/// An error, when they do not fit.
+/// The batch given last, and the next one, which is made of what came.
+const HELD_BATCHES: usize = 2;
+
+/// `batches`, reserved in the session's memory pool: the one given last and, at its size, the one that is made next. Those
+/// before are their reader's ([`crate::client::ReadMemory`]). An error, when they do not fit.
 pub(super) fn reserved(
     batches: BoxStream<'static, Result<RecordBatch>>,
     reservation: MemoryReservation,
@@ -39,7 +41,7 @@ pub(super) fn reserved(
         let (mut batches, reservation) = state?;
         match batches.next().await? {
             Ok(batch) => {
-                let bytes = get_record_batch_memory_size(&batch).saturating_mul(PREFETCH_BATCHES + 1);
+                let bytes = get_record_batch_memory_size(&batch).saturating_mul(HELD_BATCHES);
                 match reservation.try_resize(bytes) {
                     Ok(()) => Some((Ok(batch), Some((batches, reservation)))),
                     Err(error) => Some((Err(error), None)),
@@ -145,7 +147,7 @@ mod tests {
         let reservation = MemoryConsumer::new("scan").register(&pool);
         let mut batches = Box::pin(reserved(batches, reservation));
         assert_eq!(batches.next().await.unwrap().unwrap(), numbers(0..100));
-        assert_eq!(pool.reserved(), get_record_batch_memory_size(&numbers(0..100)) * (PREFETCH_BATCHES + 1));
+        assert_eq!(pool.reserved(), get_record_batch_memory_size(&numbers(0..100)) * HELD_BATCHES);
         let refused = batches.next().await.unwrap().unwrap_err().to_string();
         assert!(refused.contains("scan"), "{refused}");
         assert!(batches.next().await.is_none());

@@ -33,7 +33,7 @@ use super::lookup::DorisRows;
 use super::plan::Transport;
 use super::read::Statement;
 use super::{Conformer, MeteredStream, ScanPlan, ScanSplit};
-use crate::client::{ColumnFacts, DorisClient, TableFacts};
+use crate::client::{ColumnFacts, DorisClient, ReadMemory, TableFacts};
 use crate::error::{Error, Result};
 use crate::lookup::{KeyColumn, RowSource};
 use crate::options::{LookupOptions, PushdownOptions};
@@ -49,7 +49,8 @@ const TYPICAL_WIDTH: usize = 32;
 /// A statement that gives no rows because a node is lost is run again; after its first batch an error is the query's.
 ///
 /// # Memory
-/// The batch given last and those that may be read ahead are reserved in the session's memory pool.
+/// Reserved in the session's memory pool: the batch given last, the next one that is made of what came, and of each
+/// part of a result those that wait to be taken and one that is being received.
 ///
 /// # Cancellation
 /// Dropping a partition's stream ends its transfer and its session; other partitions go on.
@@ -217,7 +218,12 @@ impl DorisScanExec {
         statistics
     }
 
-    fn open(&self, partition: usize, batch_size: usize) -> impl Stream<Item = Result<RecordBatch>> + Send + 'static {
+    fn open(
+        &self,
+        partition: usize,
+        batch_size: usize,
+        memory: ReadMemory,
+    ) -> impl Stream<Item = Result<RecordBatch>> + Send + 'static {
         let Self { client, plan, schema, types, .. } = self.clone();
         let PartitionMetrics { rows_received, bytes_received, .. } = self.partition_metrics[partition].clone();
         let dynamic = Arc::clone(&self.dynamic);
@@ -234,6 +240,7 @@ impl DorisScanExec {
                 settings: plan.settings.clone(),
                 types: if plan.counts_only() { [DorisType::BigInt].into() } else { Arc::clone(&types) },
                 batch_rows: most_rows.unwrap_or(batch_size),
+                memory,
             };
             let batches = statement.run().await?.inspect_ok(move |batch| {
                 rows_received.add(batch.num_rows());
@@ -378,7 +385,8 @@ impl ExecutionPlan for DorisScanExec {
         };
         let batch_size = context.session_config().batch_size();
         let reservation = MemoryConsumer::new(format!("DorisScanExec[{partition}]")).register(context.memory_pool());
-        let batches = reserved(self.open(partition, batch_size).boxed(), reservation);
+        let ahead = ReadMemory::beside(&reservation);
+        let batches = reserved(self.open(partition, batch_size, ahead).boxed(), reservation);
         let batches = cut_at(batches, self.fetch);
         let stream = MeteredStream::new(Arc::clone(&self.schema), batches, metrics.baseline.clone());
         Ok(Box::pin(cooperative(stream)))

@@ -7,11 +7,13 @@ use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use async_trait::async_trait;
 use datafusion::common::ScalarValue;
-use futures::TryStreamExt;
+use datafusion::execution::memory_pool::MemoryReservation;
+use futures::StreamExt;
+use futures::stream::BoxStream;
 
 use super::read::Statement;
 use super::{Conformer, ScanPlan, ScanSplit};
-use crate::client::DorisClient;
+use crate::client::{DorisClient, ReadMemory};
 use crate::error::Result;
 use crate::lookup::RowSource;
 use crate::sql::{KeyRows, key_rows, quote_ident};
@@ -79,8 +81,12 @@ impl RowSource for DorisRows {
         Arc::clone(&self.schema)
     }
 
-    async fn rows(&self, keys: &RecordBatch) -> Result<Vec<RecordBatch>> {
-        let Some(condition) = self.condition(keys)? else { return Ok(vec![]) };
+    async fn rows(
+        &self,
+        keys: &RecordBatch,
+        memory: &MemoryReservation,
+    ) -> Result<BoxStream<'static, Result<RecordBatch>>> {
+        let Some(condition) = self.condition(keys)? else { return Ok(futures::stream::empty().boxed()) };
         let plan = self.limited_to(condition);
         let table = plan.table.to_string();
         let statement = Statement {
@@ -90,10 +96,11 @@ impl RowSource for DorisRows {
             settings: plan.settings.clone(),
             types: Arc::clone(&self.types),
             batch_rows: LOOKED_UP_ROWS,
+            memory: ReadMemory::beside(memory),
         };
         let mut conformer = Conformer::new(table, Arc::clone(&self.schema), Arc::clone(&self.types));
         let batches = statement.run().await?;
-        batches.and_then(move |batch| std::future::ready(conformer.conform(&batch))).try_collect().await
+        Ok(batches.map(move |batch| conformer.conform(&batch?)).boxed())
     }
 
     fn text(&self) -> String {

@@ -1,6 +1,7 @@
 //! One statement of a scan: where it runs, what is tried again, and what is left behind.
 
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use arrow::record_batch::RecordBatch;
 use futures::stream::BoxStream;
@@ -10,7 +11,7 @@ use tokio::time::Instant;
 use super::plan::{ReadSettings, Transport};
 use super::text;
 use crate::client::retry::Backoff;
-use crate::client::{DorisClient, FlightQuery, FlightSession, Variables};
+use crate::client::{DorisClient, FlightQuery, FlightSession, Place, ReadMemory, Variables};
 use crate::error::{Error, Result, Retry};
 use crate::types::DorisType;
 
@@ -28,6 +29,8 @@ pub(crate) struct Statement {
     pub types: Arc<[DorisType]>,
     /// Rows of a batch where this side makes them (MySQL protocol).
     pub batch_rows: usize,
+    /// Where batches are counted that are read ahead.
+    pub memory: ReadMemory,
 }
 
 /// An error, and whether another attempt may end better.
@@ -63,12 +66,7 @@ impl Statement {
             attempts_left -= 1;
             let failure = match self.attempt().await {
                 Ok(batches) => {
-                    // The place is free again at the end of the rows, even where the stream is kept longer.
-                    let held = futures::stream::unfold((batches, place), |(mut batches, place)| async move {
-                        let batch = batches.next().await?;
-                        Some((batch, (batches, place)))
-                    });
-                    return Ok(held.fuse().boxed());
+                    return Ok(placed(batches, place).boxed());
                 }
                 Err(failure) => failure,
             };
@@ -110,7 +108,7 @@ impl Statement {
             }
             return self.by_mysql().await;
         }
-        let batches = query.of_table(&self.table).into_unordered_stream().boxed();
+        let batches = query.of_table(&self.table).into_counted_stream(self.memory.clone()).boxed();
         begun(resting(self.client.clone(), session, variables, batches), |error| match error {
             // A BE that cannot give the rows; another one may.
             Error::Server { .. } => true,
@@ -149,7 +147,7 @@ impl Statement {
     async fn by_mysql(&self) -> Result<Batches, Failure> {
         let reader = self.client.open_rows(&self.variables()).await?;
         let (table, types) = (self.table.clone(), Arc::clone(&self.types));
-        let texts = reader.into_stream(self.sql.clone(), self.batch_rows);
+        let texts = reader.into_stream(self.sql.clone(), self.batch_rows, self.memory.clone());
         let batches = texts.map(move |batch| text::typed(&table, &types, &batch?));
         // The FE tells an error of its own either way: the statement is wrong, or no replica is left.
         begun(batches, |error| error.retry() != Retry::Never).await
@@ -166,6 +164,23 @@ impl Statement {
 pub(super) fn read_variables(client: &DorisClient) -> Variables {
     let query_timeout = client.options().query_timeout.as_secs().to_string();
     vec![("time_zone", "'+00:00'".into()), ("sql_mode", "''".into()), ("query_timeout", query_timeout)]
+}
+
+/// `batches` with the place of their statement, which is free again at their end, even where the stream is kept longer.
+fn placed(mut batches: Batches, place: Place) -> impl Stream<Item = Result<RecordBatch>> + Send {
+    let mut place = Some(place);
+    let next = move |context: &mut Context<'_>| {
+        let Some(held) = &mut place else { return Poll::Ready(None) };
+        held.waits(true);
+        let polled = batches.poll_next_unpin(context);
+        match &polled {
+            Poll::Ready(None) => place = None,
+            Poll::Ready(Some(_)) => held.waits(false),
+            Poll::Pending => {}
+        }
+        polled
+    };
+    futures::stream::poll_fn(next)
 }
 
 /// Waits for the first batch, so that an error before it can still be answered by another attempt.
