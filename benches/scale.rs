@@ -90,12 +90,15 @@ impl Costs {
         let wall = started.elapsed().as_secs_f64();
         let cpu = cpu_of_threads()?.zip(before).map(|(after, before)| after - before);
         let grown = peak_mb()?.zip(resident).map(|(peak, resident)| peak - resident);
-        let (requests, mut kinds) = server.requests()?;
-        kinds.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        let (seen, mut kinds) = server.requests()?;
+        // A statement over HTTP is noted a second time, as a statement. Not all of many requests are kept: by their share.
         let known: u64 = kinds.iter().map(|(_, count)| count).sum();
-        let kinds = kinds.iter().take(4).map(|(kind, count)| {
-            format!("{kind} {:.1}", *count as f64 / known.max(1) as f64 * requests as f64 / number.max(1) as f64)
-        });
+        kinds.retain(|(kind, _)| !kind.ends_with("STATEMENT"));
+        let share = |count: u64| count as f64 / known.max(1) as f64 * seen as f64;
+        let requests = share(kinds.iter().map(|(_, count)| count).sum());
+        kinds.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        let kinds =
+            kinds.iter().take(4).map(|(kind, count)| format!("{kind} {:.1}", share(*count) / number.max(1) as f64));
         let kinds = kinds.collect::<Vec<_>>().join(", ");
         let shown = |value: Option<f64>, digits: usize| match value {
             Some(value) => format!("{value:.digits$}"),
@@ -108,8 +111,8 @@ impl Costs {
             format!("{wall:.3}"),
             format!("{:.3}", each(wall) * 1e3),
             shown(cpu, 3),
-            requests.to_string(),
-            format!("{:.2}", each(requests as f64)),
+            format!("{requests:.0}"),
+            format!("{:.2}", each(requests)),
             shown(grown, 0),
             kinds,
         ];
