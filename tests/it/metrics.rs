@@ -66,7 +66,7 @@ async fn the_reason_is_read_from_the_log_where_the_answer_does_not_tell_it() {
 
 /// Sums of counters and numbers of recorded times, by name and table.
 #[derive(Debug, Clone, Default)]
-struct Recorded(Arc<Mutex<BTreeMap<String, u64>>>);
+pub struct Recorded(Arc<Mutex<BTreeMap<String, u64>>>);
 
 #[derive(Debug)]
 struct One(Recorded, String);
@@ -92,6 +92,11 @@ impl HistogramFn for One {
 }
 
 impl Recorded {
+    /// What was recorded of a table.
+    pub fn of(&self, name: &str, table: &str) -> Option<u64> {
+        self.0.lock().expect("not poisoned").get(&format!("{name}{{table={table}}}")).copied()
+    }
+
     fn one(&self, key: &Key) -> Arc<One> {
         let labels: Vec<String> = key.labels().map(|label| format!("{}={}", label.key(), label.value())).collect();
         Arc::new(One(self.clone(), format!("{}{{{}}}", key.name(), labels.join(","))))
@@ -127,7 +132,7 @@ async fn a_recorder_of_the_facade_gets_every_metric() {
     let (cluster, ctx) = table(Profile::default(), &LENIENT).await;
     assert_eq!(insert(&ctx, BAD).await, 2);
     let seen = recorded.0.lock().expect("not poisoned").clone();
-    let of = |name: &str| seen.get(&format!("{name}{{table={}}}", cluster.table("t"))).copied();
+    let of = |name: &str| recorded.of(name, &cluster.table("t"));
     for metric in SINK_METRICS {
         assert!(seen.contains_key(&format!("described {}", metric.facade)), "{}", metric.facade);
         if metric.name != "loads_failed" {

@@ -32,10 +32,16 @@ impl Staging {
         Self { cluster, s3, ctx }
     }
 
-    /// Declares table `name` as a target of staged rows.
-    pub async fn declare(&self, name: &str, more: &[(&str, &str)]) {
+    /// An object store beside a cluster.
+    pub async fn on(cluster: Cluster) -> Self {
+        let (s3, ctx) = (S3Endpoint::start(S3Settings::default()).await.expect("endpoint"), cluster.context());
+        Self { cluster, s3, ctx }
+    }
+
+    /// The options of a target of staged rows, but for the cluster.
+    fn sink_options(&self, more: &[(&str, &str)]) -> Vec<(String, String)> {
         let url = self.s3.url();
-        let mut options = vec![
+        let base = [
             ("sink.write-mode", "TVF"),
             ("sink.s3.endpoint", url.as_str()),
             ("sink.s3.region", "us-east-1"),
@@ -44,11 +50,33 @@ impl Staging {
             ("sink.s3.access-key", "sandbox-access"),
             ("sink.s3.secret-key", "top-secret"),
         ];
-        for (key, value) in more {
-            options.retain(|(known, _)| known != key);
-            options.push((key, value));
-        }
-        self.cluster.declare(&self.ctx, name, name, &options).await;
+        let given = |key: &str| more.iter().any(|(known, _)| *known == key);
+        let kept = base.into_iter().filter(|(key, _)| !given(key)).chain(more.iter().copied());
+        kept.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+    }
+
+    /// All options of table `name` as a target of staged rows.
+    pub fn options(&self, name: &str, more: &[(&str, &str)]) -> Vec<(String, String)> {
+        let cluster = [
+            ("fenodes", self.cluster.fenodes().to_owned()),
+            ("jdbc-url", self.cluster.jdbc_url().to_owned()),
+            ("table.identifier", self.cluster.table(name)),
+            ("username", self.cluster.username().to_owned()),
+            ("password", self.cluster.password().to_owned()),
+        ];
+        cluster.map(|(key, value)| (key.to_owned(), value)).into_iter().chain(self.sink_options(more)).collect()
+    }
+
+    /// The statement that declares table `name` as a target of staged rows.
+    pub fn ddl(&self, name: &str, more: &[(&str, &str)]) -> String {
+        let options = self.sink_options(more);
+        let options: Vec<(&str, &str)> = options.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+        self.cluster.ddl(name, name, &options)
+    }
+
+    /// Declares table `name` as a target of staged rows.
+    pub async fn declare(&self, name: &str, more: &[(&str, &str)]) {
+        run(&self.ctx, &self.ddl(name, more)).await;
     }
 
     /// A unique table `t (id BIGINT, s VARCHAR(40))` as target.

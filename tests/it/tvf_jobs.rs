@@ -17,6 +17,10 @@ const CHANGED: [&str; 6] = ["1 +I a", "2 +I b", "2 -D b", "3 +I c", "4 +I d", "5
 
 /// A source with a changelog, and a history of its changes that would show every repetition.
 async fn source_and_history() -> (Staging, TempDir) {
+    source_and_history_with(&[]).await
+}
+
+async fn source_and_history_with(options: &[(&str, &str)]) -> (Staging, TempDir) {
     let staging = Staging::start().await;
     staging.cluster.changing_table("source", "id INT NOT NULL, v VARCHAR(20)").await;
     staging.cluster.duplicate_table("history", "id INT NOT NULL, v VARCHAR(20), kind VARCHAR(2)", "").await;
@@ -24,7 +28,7 @@ async fn source_and_history() -> (Staging, TempDir) {
     staging.cluster.doris("INSERT INTO {db}.source VALUES (1, 'a'), (2, 'b'), (3, 'c'), (4, 'd')").await;
     let initial = [("source.scan.mode", "initial"), ("source.changelog.poll-interval", "1s")];
     staging.cluster.declare(&staging.ctx, "changes", "source", &initial).await;
-    staging.declare("history", &[]).await;
+    staging.declare("history", options).await;
     staging.declare("mirror", &[("sink.change-kind-column", "__change_kind")]).await;
     (staging, tempfile::tempdir().expect("a directory"))
 }
@@ -60,8 +64,8 @@ async fn changes_of_a_key_within_one_epoch_end_with_the_last() {
 }
 
 /// Drops a job while its INSERT is on its way, which `fault` tells, and starts it again.
-async fn killed_in_the_insert(fault: impl FnOnce(&Arc<Notify>) -> Action) {
-    let (staging, dir) = source_and_history().await;
+async fn killed_in_the_insert(clean_up: &str, fault: impl FnOnce(&Arc<Notify>) -> Action) {
+    let (staging, dir) = source_and_history_with(&[("sink.s3.clean-up", clean_up)]).await;
     let first = job(&dir).submit(&staging.ctx, HISTORY).await.expect("starts");
     caught_up(&first).await;
     let (server, signal) = (staging.cluster.server(), Arc::new(Notify::new()));
@@ -84,16 +88,38 @@ async fn killed_in_the_insert(fault: impl FnOnce(&Arc<Notify>) -> Action) {
     tokio::time::timeout(PATIENCE, server.until(|server| server.running_transactions() == 0)).await.expect("ends");
     second.stop().await.expect("stops");
     assert_eq!(history(&staging.cluster).await, CHANGED);
+    assert_eq!(staging.keys().is_empty(), clean_up == "true", "{:?}", staging.keys());
 }
 
 #[tokio::test]
 async fn a_job_killed_between_staging_and_insert_goes_on() {
-    killed_in_the_insert(|signal| Action::Wait(Arc::clone(signal))).await;
+    for clean_up in ["false", "true"] {
+        killed_in_the_insert(clean_up, |signal| Action::Wait(Arc::clone(signal))).await;
+    }
 }
 
 #[tokio::test]
 async fn a_job_killed_after_its_insert_goes_on() {
-    killed_in_the_insert(|_| Action::DropAnswer).await;
+    for clean_up in ["false", "true"] {
+        killed_in_the_insert(clean_up, |_| Action::DropAnswer).await;
+    }
+}
+
+/// The coordinator finds the rows visible, after the sink could not tell.
+#[tokio::test]
+async fn objects_of_an_epoch_whose_commit_could_not_be_confirmed_are_removed() {
+    let (staging, dir) = source_and_history_with(&[("sink.s3.clean-up", "true"), ("sink.max-retries", "0")]).await;
+    let faults = staging.cluster.server().faults();
+    // The statement is answered by an error, though its rows are in the table: the label is taken by the next.
+    faults.push(Fault::new(Action::DropAnswer).at(Site::Mysql).when(STATEMENT));
+    let denied = Action::Status { code: 401, body: "not now".to_owned() };
+    faults.push(Fault::new(denied).at(Site::Fe).when("get_load_state").skip(2));
+    let history_job = job(&dir).submit(&staging.ctx, HISTORY).await.expect("starts");
+    caught_up(&history_job).await;
+    history_job.stop().await.expect("stops");
+    assert_eq!(faults.armed(), 0, "the faults were used");
+    assert_eq!(history(&staging.cluster).await, ["1 +I a", "2 +I b", "3 +I c", "4 +I d"]);
+    assert_eq!((staging.keys(), staging.inserts().len()), (vec![], 1));
 }
 
 #[tokio::test]

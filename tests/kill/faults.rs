@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::time::Duration;
 
+use doris_sandbox::s3_endpoint::S3Endpoint;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
@@ -28,7 +29,7 @@ pub fn fault(random: &mut Random) -> Value {
     let batches = random.within(0..3);
     let of_fe = |site: &str, action: Value, when: &str| json!({"action": action, "site": site, "node": fe, "when": when, "skip": skip});
     let of_be = |site: &str, action: Value, when: &str| json!({"action": action, "site": site, "when": when, "skip": skip.min(1)});
-    match random.within(0..30) {
+    match random.within(0..33) {
         // Bodies of loads, and lost answers: whatever happens there, an epoch is whole or nothing.
         0..3 => of_be("be", cut_body, load),
         3..6 => of_be("be", drop_answer(), load),
@@ -42,7 +43,8 @@ pub fn fault(random: &mut Random) -> Value {
         15..17 => of_fe("fe", drop_answer(), ""),
         17 => of_fe("fe", cut_answer(random.within(0..60)), ""),
         18 => of_fe("fe", drop_answer(), "get_load_state"),
-        19 => of_fe("mysql", drop_answer(), "offsets"),
+        19 if random.chance(50) => of_fe("mysql", drop_answer(), "offsets"),
+        19 => of_fe("mysql", drop_answer(), "with label"),
         // No cuts, but as bad.
         20 => of_be("be", status(503), load),
         21 => of_be("be", status(500), "_stream_load_2pc"),
@@ -59,6 +61,10 @@ pub fn fault(random: &mut Random) -> Value {
         }
         27 => of_be("be", json!({"type": "publish_timeout"}), "_stream_load_2pc"),
         28 => of_be("be", json!({"type": "fail_commit", "message": "no quorum"}), "_stream_load_2pc"),
+        // Statements that take staged rows.
+        29 => of_fe("mysql", drop_answer(), "with label"),
+        30 => of_fe("mysql", json!({"type": "fail_commit", "message": "no quorum"}), "with label"),
+        31 => of_fe("mysql", json!({"type": "publish_timeout"}), "with label"),
         _ => of_fe("fe_flight", status(14), "select"),
     }
 }
@@ -71,6 +77,15 @@ pub async fn network(server: &Server, mut random: Random) {
         }
         server.arm(&fault(&mut random)).await;
         sleep(Duration::from_millis(random.within(100..300))).await;
+    }
+}
+
+/// Refuses requests to the object store: of the shell, which asks again, and of the BEs, whose statement fails.
+pub async fn store(s3: &S3Endpoint, mut random: Random) {
+    loop {
+        let (method, status) = *random.pick(&[("PUT", 503), ("PUT", 500), ("GET", 503)]);
+        s3.refuse_next(method, "_sync_staged_", status);
+        sleep(Duration::from_millis(random.within(500..2500))).await;
     }
 }
 

@@ -1,9 +1,12 @@
-//! Two jobs of the real shell, killed over and over while the source changes, the network breaks and nodes go: at the end
-//! a mirror and an audit of every change hold what they must, nothing lost and nothing doubled.
+//! Jobs of the real shell in every write mode, killed over and over while the source changes, the network breaks and nodes
+//! go: at the end a mirror and an audit of every change for each mode hold what they must, nothing lost and nothing
+//! doubled, and no staged object is left.
 //!
 //! ```text
-//!   writer ──MySQL──▶ source ──changelog──▶ shell (job mirror) ──loads──▶ mirror   UNIQUE KEY: the rows
-//!                       │     ──changelog──▶       (job audit)  ──loads──▶ audit    DUPLICATE KEY: every change
+//!   writer ──MySQL──▶ source ──changelog──▶ shell (job mirror)  ──loads────▶ mirror   UNIQUE KEY: the rows
+//!                       │     ──changelog──▶       (job audit)   ──loads────▶ audit    DUPLICATE KEY: every change
+//!                       │     ──changelog──▶       (job batched) ──batches──▶ batched  the same
+//!                       │     ──changelog──▶       (job staged)  ──objects──▶ S3 ──INSERT──▶ staged  the same
 //!   faults ──admin endpoint──▶ sandbox (a process)      ▲
 //!   killer ─────────────────── SIGKILL ─────────────────┘
 //! ```
@@ -27,6 +30,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use doris_sandbox::s3_endpoint::{S3Endpoint, S3Settings};
 use serde_json::json;
 use tokio::time::{sleep, timeout};
 
@@ -40,6 +44,11 @@ use crate::writer::Writer;
 const BINARY: &str = env!("CARGO_BIN_EXE_datafusion-doris-cli");
 const DATABASE: &str = "sync";
 const PASSWORD: &str = "s3cret";
+/// Where rows are staged.
+const BUCKET: &str = "lake";
+const PREFIX: &str = "stage";
+/// Tables that hold every change, and the jobs that write them: one for each write mode.
+const AUDITS: [&str; 3] = ["audit", "batched", "staged"];
 
 /// Kills and cuts, unless `KILLS` says otherwise.
 const KILLS: usize = 100;
@@ -57,7 +66,7 @@ fn number(variable: &str) -> Option<u64> {
 struct Counts {
     /// Processes that ran when they were killed.
     kills: Cell<usize>,
-    /// Of them, those that did not run both jobs yet.
+    /// Of them, those that did not run all jobs yet.
     early: Cell<usize>,
     /// Of them, those that were killed while a request of theirs was held.
     aimed: Cell<usize>,
@@ -116,6 +125,7 @@ async fn hold(server: &Server, random: &mut Random) -> bool {
         ("be", "/_stream_load "),
         ("be", "_stream_load_2pc"),
         ("fe", "get_load_state"),
+        ("mysql", "with label"),
         ("be_flight", ""),
     ]);
     let before = server.applied().await.delays;
@@ -134,7 +144,7 @@ async fn hold(server: &Server, random: &mut Random) -> bool {
 }
 
 #[tokio::test]
-async fn two_jobs_outlive_a_hundred_kills_and_cuts_without_losing_or_doubling_a_row() {
+async fn jobs_of_every_write_mode_outlive_a_hundred_kills_and_cuts_without_losing_or_doubling_a_row() {
     let begun = Instant::now();
     let wanted = number("KILLS").map_or(KILLS, |kills| usize::try_from(kills).expect("a count"));
     let nanos = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock").as_nanos();
@@ -149,21 +159,24 @@ async fn two_jobs_outlive_a_hundred_kills_and_cuts_without_losing_or_doubling_a_
 
     let server = Server::start(&dir.join("sandbox.log"));
     let mut writer = Writer::start(&server, random.fork()).await;
-    let mut shell = Shell::new(&dir, &server);
+    let s3 = S3Endpoint::start(S3Settings::default()).await.expect("an object store");
+    let mut shell = Shell::new(&dir, &server, &s3.url());
     let mut loads = Loads::default();
     let counts = Counts::default();
-    let [for_kills, for_network, for_nodes] = [random.fork(), random.fork(), random.fork()];
+    let [for_kills, for_network, for_nodes, for_store] = [random.fork(), random.fork(), random.fork(), random.fork()];
     let stop = Cell::new(false);
     let disorder = async {
         tokio::select! {
             () = kill(&mut shell, &server, for_kills, &counts, wanted) => stop.set(true),
             () = faults::network(&server, for_network) => {}
+            () = faults::store(&s3, for_store) => {}
             () = loads.watch(&server) => {}
         }
     };
     tokio::join!(disorder, writer.run(&stop), faults::nodes(&server, for_nodes, &counts.outages, &stop));
     let mut problems = Vec::new();
     faults::heal(&server).await;
+    s3.pardon();
     writer.finish().await;
     let mut last = shell.last();
     match timeout(PATIENCE, last.ended()).await {
@@ -179,14 +192,20 @@ async fn two_jobs_outlive_a_hundred_kills_and_cuts_without_losing_or_doubling_a_
     if open > 0 {
         problems.push(format!("{open} transactions are left running"));
     }
-    for job in ["mirror", "audit"] {
+    for job in ["mirror"].iter().chain(&AUDITS) {
         problems.extend(left_in(&dir.join("checkpoints").join(job)));
+    }
+    let staged = s3.requests().iter().filter(|request| request.method == "PUT" && request.status == 200).count();
+    let (objects, uploads) = (s3.keys(BUCKET), s3.open_uploads());
+    if !objects.is_empty() || uploads > 0 {
+        problems.push(format!("{uploads} uploads and these objects are left: {objects:?}"));
     }
     // Past the capture of the test's output.
     let _ = writeln!(
         std::io::stderr(),
         "seed {seed}: {} kills ({} at start, {} in a request), {} cuts, {} other faults, {} outages of nodes, \
-         {} processes ({} met a fault at start), {} epochs, {} transactions, {} rows in the source, {} changes, {:.0} s",
+         {} processes ({} met a fault at start), {} epochs by loads, {staged} staged objects, {} transactions, \
+         {} rows in the source, {} changes, {:.0} s",
         counts.kills.get(),
         counts.early.get(),
         counts.aimed.get(),
@@ -238,14 +257,14 @@ fn compare_rows(what: &str, expected: &Model, found: &BTreeMap<u64, model::Value
 }
 
 /// What is wrong with the audit table; `stamps` are the commit timestamps of its rows.
-fn compare_audit(expected: &Model, found: &[(Entry, Option<u64>)]) -> Vec<String> {
+fn compare_audit(table: &str, expected: &Model, found: &[(Entry, Option<u64>)]) -> Vec<String> {
     let entries: Vec<Entry> = found.iter().map(|(entry, _)| entry.clone()).collect();
     let audit = expected.audit(&entries);
     if audit.wrong.is_empty() {
         return vec![];
     }
     let mut lines = vec![format!(
-        "audit: {} rows lost, {} doubled, of a snapshot after transaction {}",
+        "{table}: {} rows lost, {} doubled, of a snapshot after transaction {}",
         audit.lost(),
         audit.doubled(),
         audit.snapshot_after
@@ -257,7 +276,7 @@ fn compare_audit(expected: &Model, found: &[(Entry, Option<u64>)]) -> Vec<String
             .map(|(other, tso)| format!("{} at tso {tso:?}", other.kind))
             .collect();
         let what = if *count > 0 { "too often" } else { "missing" };
-        lines.push(format!("audit: {entry} is {what} ({count:+}); of this row there are {stamps:?}"));
+        lines.push(format!("{table}: {entry} is {what} ({count:+}); of this row there are {stamps:?}"));
     }
     lines
 }

@@ -1,4 +1,4 @@
-//! The shell: one process after the other, which runs both jobs until it is killed.
+//! The shell: one process after the other, which runs all jobs until it is killed.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -8,7 +8,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use tokio::sync::watch;
 
 use crate::server::Server;
-use crate::{BINARY, DATABASE, PASSWORD};
+use crate::{AUDITS, BINARY, BUCKET, DATABASE, PASSWORD, PREFIX};
 
 /// Checkpoints that are kept of each job.
 pub const RETAIN: usize = 3;
@@ -16,7 +16,7 @@ pub const RETAIN: usize = 3;
 /// Where a process stands, by what it says.
 #[derive(Debug, Clone, Default)]
 pub struct Said {
-    /// Both jobs run.
+    /// All jobs run.
     pub started: bool,
     /// It has closed its standard error: it has ended.
     pub ended: bool,
@@ -45,7 +45,7 @@ impl Life {
         alive
     }
 
-    /// Waits until both jobs run; false when the process ended before.
+    /// Waits until all jobs run; false when the process ended before.
     pub async fn started(&mut self) -> bool {
         self.said.wait_for(|said| said.started || said.ended).await.is_ok_and(|said| said.started)
     }
@@ -69,8 +69,8 @@ pub struct Shell {
 }
 
 impl Shell {
-    pub fn new(dir: &Path, server: &Server) -> Self {
-        let declarations = declarations(server, &dir.join("checkpoints"));
+    pub fn new(dir: &Path, server: &Server, s3: &str) -> Self {
+        let declarations = declarations(server, s3, &dir.join("checkpoints"));
         Self { dir: dir.to_path_buf(), declarations, lives: 0 }
     }
 
@@ -81,17 +81,19 @@ impl Shell {
 
     /// A process that runs until it is killed.
     pub fn endless(&mut self) -> Life {
-        self.run("\\wait mirror\n\\wait audit\n")
+        self.run(|job| format!("\\wait {job}\n"))
     }
 
     /// A process that ends with success when all changes so far are written.
     pub fn last(&mut self) -> Life {
-        self.run("\\catchup mirror 120\n\\catchup audit 120\n")
+        self.run(|job| format!("\\catchup {job} 120\n"))
     }
 
-    fn run(&mut self, end: &str) -> Life {
+    /// Runs all jobs, and for each what `end` says.
+    fn run(&mut self, end: impl Fn(&str) -> String) -> Life {
         self.lives += 1;
         let script = self.dir.join("jobs.sql");
+        let end: String = ["mirror"].iter().chain(&AUDITS).map(|job| end(job)).collect();
         std::fs::write(&script, format!("{}{end}", self.declarations)).expect("a script");
         let mut log = File::create(self.dir.join(format!("shell-{:05}.log", self.lives))).expect("a log");
         let mut process = Command::new(BINARY)
@@ -111,7 +113,7 @@ impl Shell {
             for line in err.lines().map_while(Result::ok) {
                 let _ = writeln!(log, "{line}");
                 sender.send_if_modified(|said| {
-                    let started = line.contains("job `audit` started");
+                    let started = line.contains("job `staged` started");
                     said.started |= started;
                     let error = line.starts_with("error") || line.contains(" ERROR ");
                     if error {
@@ -127,7 +129,7 @@ impl Shell {
 }
 
 /// Everything in front of what the script waits for.
-fn declarations(server: &Server, checkpoints: &Path) -> String {
+fn declarations(server: &Server, s3: &str, checkpoints: &Path) -> String {
     let table = |name: &str, table: &str, more: &[(&str, &str)]| {
         let (fenodes, jdbc_url) = (server.fenodes(), server.jdbc_url());
         let identifier = format!("{DATABASE}.{table}");
@@ -155,6 +157,30 @@ fn declarations(server: &Server, checkpoints: &Path) -> String {
     published.extend([("source.changelog.offset-table", offsets.as_str()), ("source.changelog.consumer-id", "mirror")]);
     let mut stamped = source.to_vec();
     stamped.push(("source.changelog.metadata-columns", "tso"));
+    let every_change = ("sink.ignore.update-before", "false");
+    let batched = [
+        every_change,
+        ("sink.write-mode", "STREAM_LOAD_BATCH"),
+        ("sink.buffer-flush.max-rows", "16"),
+        ("sink.parallelism", "2"),
+    ];
+    let staged = [
+        every_change,
+        ("sink.write-mode", "TVF"),
+        ("sink.s3.endpoint", s3),
+        ("sink.s3.region", "us-east-1"),
+        ("sink.s3.bucket", BUCKET),
+        ("sink.s3.prefix", PREFIX),
+        ("sink.s3.access-key", "sandbox-access"),
+        ("sink.s3.secret-key", "top-secret"),
+        ("sink.s3.clean-up", "true"),
+        ("sink.parallelism", "2"),
+    ];
+    let audit_job = |table: &str| {
+        format!(
+            "\\job {table} INSERT INTO {table} SELECT id, n, __change_kind, v, __commit_tso FROM stamped_changes;\n"
+        )
+    };
     [
         format!("SET doris.checkpoint.dir = '{}';\n", checkpoints.display()),
         "SET doris.checkpoint.interval = '100ms';\n".to_string(),
@@ -162,10 +188,11 @@ fn declarations(server: &Server, checkpoints: &Path) -> String {
         table("changes", "source", &published),
         table("stamped_changes", "source", &stamped),
         table("mirror", "mirror", &[("sink.change-kind-column", "__change_kind"), ("sink.parallelism", "3")]),
-        table("audit", "audit", &[("sink.ignore.update-before", "false")]),
+        table("audit", "audit", &[every_change]),
+        table("batched", "batched", &batched),
+        table("staged", "staged", &staged),
         "\\job mirror INSERT INTO mirror SELECT * FROM changes;\n".to_string(),
-        "\\job audit INSERT INTO audit SELECT id, n, __change_kind, v, __commit_tso FROM stamped_changes;\n"
-            .to_string(),
+        AUDITS.map(audit_job).concat(),
     ]
     .concat()
 }

@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use crate::model::{Entry, Model, Op, Values};
 use crate::random::Random;
 use crate::server::Server;
-use crate::{DATABASE, PASSWORD, compare_audit, compare_rows};
+use crate::{AUDITS, DATABASE, PASSWORD, compare_audit, compare_rows};
 
 const COLUMNS: &str = "id BIGINT NOT NULL, v VARCHAR(200), n BIGINT NOT NULL";
 
@@ -25,7 +25,7 @@ pub struct Writer {
     /// Transactions that were refused.
     pub refused: usize,
     pub model: Model,
-    /// Rows of the audit table, once it is compared.
+    /// Rows of an audit table, once it is compared.
     pub audited: usize,
 }
 
@@ -58,16 +58,19 @@ impl Writer {
             format!(
                 "CREATE TABLE mirror ({COLUMNS}) UNIQUE KEY(id) DISTRIBUTED BY HASH(id) BUCKETS 4 PROPERTIES ({merge})"
             ),
-            "CREATE TABLE audit (id BIGINT NOT NULL, n BIGINT NOT NULL, kind VARCHAR(2) NOT NULL, v VARCHAR(200), tso BIGINT)
-             DUPLICATE KEY(id) DISTRIBUTED BY HASH(id) BUCKETS 4 PROPERTIES ('replication_num' = '1')"
-                .to_string(),
             format!(
                 "CREATE TABLE offsets (consumer_id VARCHAR(256) NOT NULL, offset_timestamp DATETIME NOT NULL,
                  update_time DATETIME(3) NOT NULL) UNIQUE KEY(consumer_id) DISTRIBUTED BY HASH(consumer_id) BUCKETS 1
                  PROPERTIES ({merge})"
             ),
         ];
-        for statement in setup {
+        let audits = AUDITS.map(|table| {
+            format!(
+                "CREATE TABLE {table} (id BIGINT NOT NULL, n BIGINT NOT NULL, kind VARCHAR(2) NOT NULL, v VARCHAR(200),
+                 tso BIGINT) DUPLICATE KEY(id) DISTRIBUTED BY HASH(id) BUCKETS 4 PROPERTIES ('replication_num' = '1')"
+            )
+        });
+        for statement in setup.into_iter().chain(audits) {
             writer.connection.query_drop(statement).await.expect("is created");
         }
         assert!(writer.apply(&seed).await, "the first rows are written");
@@ -125,13 +128,16 @@ impl Writer {
     /// What is wrong with the tables.
     pub async fn compare(&mut self) -> Vec<String> {
         let (source, mirror) = (self.rows("source").await, self.rows("mirror").await);
-        let sql = "SELECT id, n, kind, v, tso FROM audit";
-        let stamped = |(id, n, kind, v, tso): (u64, u64, String, _, _)| (Entry { id, n, kind: known(&kind), v }, tso);
-        let audit: Vec<(Entry, Option<u64>)> = self.connection.query_map(sql, stamped).await.expect("rows");
-        self.audited = audit.len();
         let mut problems = compare_rows("source", &self.model, &source);
         problems.extend(compare_rows("mirror", &self.model, &mirror));
-        problems.extend(compare_audit(&self.model, &audit));
+        for table in AUDITS {
+            let sql = format!("SELECT id, n, kind, v, tso FROM {table}");
+            let stamped =
+                |(id, n, kind, v, tso): (u64, u64, String, _, _)| (Entry { id, n, kind: known(&kind), v }, tso);
+            let audit: Vec<(Entry, Option<u64>)> = self.connection.query_map(sql, stamped).await.expect("rows");
+            self.audited = audit.len();
+            problems.extend(compare_audit(table, &self.model, &audit));
+        }
         problems
     }
 }

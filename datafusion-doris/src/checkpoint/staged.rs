@@ -27,6 +27,9 @@ pub struct Staged {
     /// The key, or pattern of keys, that the statement reads. Empty where only the label is known: nothing can be run.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub keys: String,
+    /// Rows in the objects, before any is replaced by a later one of its key; `None` in records that do not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rows: Option<u64>,
     /// The objects of this attempt.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub objects: Vec<StagedObject>,
@@ -48,6 +51,7 @@ impl Staged {
             bucket: bucket.to_string(),
             folder,
             keys: String::new(),
+            rows: None,
             objects: vec![],
             format: String::new(),
             compression: None,

@@ -270,6 +270,10 @@ pub trait EpochSink: Send + Sync + fmt::Debug {
     /// When a load could not be rolled back.
     async fn abort(&self, committables: &[Committable]) -> Result<AbortOutcome>;
 
+    /// Removes what loads of which the server says that they are visible have left elsewhere, as far as possible. The
+    /// default is for loads that leave nothing.
+    async fn tidy_up(&self, _committables: &[Committable]) {}
+
     /// Rolls pre-committed loads back, later and as far as possible: called when the job is dropped between the
     /// pre-commit and the commit, where nothing can be awaited. Must not block.
     fn abandon(&self, committables: Vec<Committable>);

@@ -29,6 +29,24 @@ impl DorisClient {
         };
         Some(first_lines(&text)).filter(|lines| !lines.is_empty())
     }
+
+    /// The same of a statement, which ran on any BE: asked of one that the FEs list as alive, or that the options name.
+    pub(crate) async fn refused_rows_of_statement(&self, error_url: &str) -> Option<String> {
+        let host = authority(&Url::parse(error_url).ok()?);
+        let is_named =
+            self.inner.backends.in_order().iter().any(|node| node.rsplit("//").next() == Some(host.as_str()));
+        if !is_named {
+            match tokio::time::timeout(PATIENCE, self.alive_backends()).await {
+                Ok(Ok(alive)) if alive.contains(&host) => {}
+                Ok(Err(error)) => {
+                    tracing::debug!(host, %error, "the log of refused rows was not read");
+                    return None;
+                }
+                _ => return None,
+            }
+        }
+        self.refused_rows(error_url, &host).await
+    }
 }
 
 fn first_lines(text: &str) -> String {

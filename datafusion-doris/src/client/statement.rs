@@ -25,6 +25,8 @@ pub struct StatementOutput {
     pub affected: u64,
     /// The server's remark, for example label and transaction of an INSERT.
     pub info: String,
+    /// Rows that an INSERT left out, as the protocol counts them: by two bytes.
+    pub warnings: u16,
 }
 
 /// One connection to an FE's query port: session variables and the current database persist.
@@ -66,6 +68,7 @@ impl DorisConnection {
             let mut output = StatementOutput {
                 affected: answers.affected_rows(),
                 info: answers.info().into_owned(),
+                warnings: answers.warnings(),
                 ..Default::default()
             };
             if let Some(columns) = answers.columns() {

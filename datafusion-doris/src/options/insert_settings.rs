@@ -13,6 +13,8 @@ pub struct InsertSettings {
     variables: Vec<(&'static str, String)>,
     /// Seconds that the statement may take; `None` = the server's `insert_timeout`.
     pub timeout_secs: Option<u64>,
+    /// Rows may be refused while the others are taken.
+    pub filters: bool,
     /// Only the columns that are written are replaced.
     pub partial: bool,
     /// Column that fills the hidden sequence column.
@@ -70,7 +72,9 @@ impl InsertSettings {
         settings.variables.push(("enable_insert_strict", strict.to_string()));
         if !strict {
             // As a Stream Load: without being asked to, no row is left out.
-            settings.variables.push(("insert_max_filter_ratio", ratio.unwrap_or_else(|| "0".into())));
+            let ratio = ratio.unwrap_or_else(|| "0".into());
+            settings.filters = ratio.parse().is_ok_and(|share: f64| share > 0.0);
+            settings.variables.push(("insert_max_filter_ratio", ratio));
         }
         if let Some(seconds) = settings.timeout_secs {
             settings.variables.push(("insert_timeout", seconds.to_string()));
@@ -156,6 +160,10 @@ mod tests {
             assert_eq!(settings(properties).unwrap().to_sql(), format!("SET sql_mode = '', {expected}"));
         }
         assert_eq!(settings(&[("function_column.sequence_col", "`at`")]).unwrap().sequence.as_deref(), Some("at"));
+        for (ratio, filters) in [("0", false), ("0.0", false), ("0.1", true), ("1", true)] {
+            assert_eq!(settings(&[("max_filter_ratio", ratio)]).unwrap().filters, filters, "{ratio}");
+        }
+        assert!(!settings(&[("strict_mode", "false")]).unwrap().filters);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 mod envelope;
 mod frontends;
+mod insert_answer;
 mod label;
 mod load_state;
 mod location;
@@ -17,6 +18,7 @@ mod txn;
 
 pub use envelope::{Envelope, EnvelopeError, EnvelopeErrorKind, parse_envelope, parse_result_set};
 pub use frontends::{Frontend, flight_port_of, parse_frontends};
+pub use insert_answer::{InsertAnswer, error_log_in, without_signatures};
 pub use label::{LabelIdentity, MAX_LABEL_LENGTH, is_valid_label};
 pub use load_state::{LabelState, NextStep, PendingOperation, after_unknown_outcome};
 pub use location::{FlightLocation, RedirectTarget, parse_flight_location, parse_redirect};

@@ -293,7 +293,7 @@ impl StreamLoadResponse {
 }
 
 /// A URL into object storage may be signed: whoever has the signature can read the object.
-fn without_signature(url: String) -> String {
+pub(super) fn without_signature(url: String) -> String {
     match url.split_once('?') {
         Some((object, query)) if contains_ignoring_case(query, "signature") => object.to_owned(),
         _ => url,

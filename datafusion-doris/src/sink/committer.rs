@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::{StreamExt, stream};
 use tokio::time::Instant;
 
-use super::tvf::Stage;
+use super::tvf::{Stage, Taken};
 use crate::checkpoint::{AbortOutcome, Committable};
 use crate::client::retry::Backoff;
 use crate::client::{DorisClient, TxnAnswer};
@@ -45,34 +45,37 @@ pub(super) struct Committer {
 
 impl Committer {
     /// Makes the loads of one statement or epoch visible: the first by itself, then the others together. While the
-    /// first is not visible, all of them can be taken back; most reasons for which a commit fails show there.
+    /// first is not visible, all of them can be taken back; most reasons for which a commit fails show there. Gives what
+    /// became of the rows of those that were staged.
     ///
     /// # Errors
     /// That of the first load that failed. The others may be visible or not: [`Self::abort_all`] tells.
-    pub(super) async fn commit_all(&self, loads: &[Committable]) -> Result<()> {
-        let Some((first, rest)) = loads.split_first() else { return Ok(()) };
-        self.commit(first).await?;
-        self.commit_each(rest).await
+    pub(super) async fn commit_all(&self, loads: &[Committable]) -> Result<Vec<Taken>> {
+        let Some((first, rest)) = loads.split_first() else { return Ok(vec![]) };
+        let mut taken: Vec<Taken> = self.commit(first).await?.into_iter().collect();
+        taken.extend(self.commit_each(rest).await?);
+        Ok(taken)
     }
 
     /// Commits the loads of one writer one after the other: a later one may hold a later change of the same key, and the
     /// order of the commits tells which counts. Those of different writers have no key in common.
-    async fn commit_each(&self, loads: &[Committable]) -> Result<()> {
+    async fn commit_each(&self, loads: &[Committable]) -> Result<Vec<Taken>> {
         let mut lanes: BTreeMap<u32, Vec<&Committable>> = BTreeMap::new();
         for load in loads {
             lanes.entry(load.lane).or_default().push(load);
         }
         let commits: Vec<_> = lanes.into_values().map(|lane| self.commit_lane(lane)).collect();
         // Each is tried: a part of a statement is of no use.
-        let outcomes: Vec<Result<()>> = stream::iter(commits).buffered(AT_ONCE).collect().await;
-        outcomes.into_iter().collect()
+        let outcomes: Vec<Result<Vec<Taken>>> = stream::iter(commits).buffered(AT_ONCE).collect().await;
+        Ok(outcomes.into_iter().collect::<Result<Vec<_>>>()?.concat())
     }
 
-    async fn commit_lane(&self, loads: Vec<&Committable>) -> Result<()> {
+    async fn commit_lane(&self, loads: Vec<&Committable>) -> Result<Vec<Taken>> {
+        let mut taken = Vec::new();
         for load in loads {
-            self.commit(load).await?;
+            taken.extend(self.commit(load).await?);
         }
-        Ok(())
+        Ok(taken)
     }
 
     /// Ends the loads of a statement that was dropped, perhaps while they were committed: if the first is visible, the
@@ -83,7 +86,7 @@ impl Committer {
     pub(super) async fn give_up(&self, loads: &[Committable]) -> Result<()> {
         let Some((first, rest)) = loads.split_first() else { return Ok(()) };
         match self.abort_unless_committed(first).await? {
-            Aborted::Committed(_) => self.commit_each(rest).await,
+            Aborted::Committed(_) => self.commit_each(rest).await.map(drop),
             Aborted::Gone => self.abort_all(rest).await.map(drop),
         }
     }
@@ -120,10 +123,14 @@ impl Committer {
     /// # Errors
     /// [`Error::Transaction`] when the server aborted or refused it ([`Retry::Never`]), or when its outcome could not
     /// be found out ([`Retry::AskLabelState`]).
-    async fn commit(&self, load: &Committable) -> Result<()> {
-        if let Some(staged) = &load.staged {
-            return self.insert(load, staged).await;
+    async fn commit(&self, load: &Committable) -> Result<Option<Taken>> {
+        match &load.staged {
+            Some(staged) => self.insert(load, staged).await.map(Some),
+            None => self.commit_txn(load).await.map(|()| None),
         }
+    }
+
+    async fn commit_txn(&self, load: &Committable) -> Result<()> {
         let failed = |reason: String, retry| failure("commit", load, reason, retry);
         let mut backoff = Backoff::new();
         let mut last = None;

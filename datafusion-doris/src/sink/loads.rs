@@ -36,7 +36,7 @@ impl LoadService for DorisLoads {
     }
 
     async fn commit(&self, load: &Committable, _permit: &CommitPermit) -> Result<()> {
-        self.committer.commit_all(std::slice::from_ref(load)).await
+        self.committer.commit_all(std::slice::from_ref(load)).await.map(drop)
     }
 
     async fn abort(&self, load: &Committable) -> Result<AbortOutcome> {

@@ -193,8 +193,9 @@ impl DorisSink {
             }
             SinkFormat::Csv | SinkFormat::Json => None,
         };
+        let metrics = Arc::new(SinkMetrics::new(&table));
         let stage = match staged {
-            true => Some(Arc::new(Stage::try_new(target, &options, &layout, format)?)),
+            true => Some(Arc::new(Stage::try_new(target, &options, &layout, format, &metrics)?)),
             false => None,
         };
         let timeout = options.properties.get("timeout").and_then(|seconds| seconds.parse().ok());
@@ -209,7 +210,6 @@ impl DorisSink {
             true => Routing::Turns,
             false => Routing::of(target, &schema, mapping.computes_key),
         };
-        let metrics = SinkMetrics::new(&table);
         let target_of_loads = LoadTarget {
             client,
             table,
@@ -490,7 +490,7 @@ impl EpochSink for DorisSink {
     async fn commit(&self, committables: &[Committable], _permit: &CommitPermit) -> Result<()> {
         {
             let _timer = self.target.metrics.commit_time.timer();
-            self.target.committer.commit_all(committables).await?;
+            self.target.committer.commit_all(committables).await.map(drop)?;
         }
         self.visible(committables).await;
         Ok(())
@@ -498,6 +498,15 @@ impl EpochSink for DorisSink {
 
     async fn abort(&self, committables: &[Committable]) -> Result<AbortOutcome> {
         self.target.committer.abort_all(committables).await
+    }
+
+    async fn tidy_up(&self, committables: &[Committable]) {
+        let Some(stage) = self.stage() else { return };
+        for staged in committables.iter().filter_map(|load| load.staged.as_ref()) {
+            if staged.bucket == stage.place.bucket {
+                stage.clean_up(staged).await;
+            }
+        }
     }
 
     fn abandon(&self, committables: Vec<Committable>) {

@@ -142,6 +142,9 @@ impl Overwrite {
                 let table = format!("{table}, staged for {target},");
                 Error::StreamLoad { table, label, message, error_url, first_error, retry }
             }
+            Error::Server { host, operation, code, message } => {
+                Error::Server { host, operation: format!("{operation}, staged for {target},"), code, message }
+            }
             other => other,
         }
     }

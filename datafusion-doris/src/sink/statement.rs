@@ -5,7 +5,8 @@ use datafusion::physical_plan::SendableRecordBatchStream;
 use super::DorisSink;
 use super::metrics::FilteredRows;
 use super::run::Labels;
-use super::target::SettleOnDrop;
+use super::target::{Loaded, SettleOnDrop};
+use super::tvf::Taken;
 use crate::checkpoint::chain::unique;
 use crate::checkpoint::{AbortOutcome, Committable, Epoch, Generation};
 use crate::error::{Error, Result, Retry};
@@ -21,6 +22,31 @@ pub struct WriteReport {
     pub labels: Vec<String>,
     /// Rows that Doris refused while it took the others (`sink.properties.max_filter_ratio`).
     pub filtered: Option<FilteredRows>,
+    /// Labels of the loads that are in the table, and whose answer was lost: [`Self::rows`] holds all of their rows, those
+    /// included that Doris may have refused.
+    pub uncounted: Vec<String>,
+}
+
+impl WriteReport {
+    fn of(loads: &[Loaded]) -> Self {
+        Self {
+            rows: loads.iter().map(|load| load.rows).sum(),
+            labels: loads.iter().map(|load| load.load.label.clone()).collect(),
+            filtered: FilteredRows::sum(loads.iter().filter_map(|load| load.filtered.as_ref())),
+            uncounted: loads.iter().filter(|load| !load.counted).map(|load| load.load.label.clone()).collect(),
+        }
+    }
+
+    /// Staged rows are counted when they are taken.
+    fn taken(mut self, taken: Vec<Taken>) -> Self {
+        if !taken.is_empty() {
+            self.rows = taken.iter().map(|taken| taken.rows).sum();
+            self.filtered = FilteredRows::sum(taken.iter().filter_map(|taken| taken.filtered.as_ref()));
+            let uncounted = taken.into_iter().filter(|taken| !taken.counted);
+            self.uncounted = uncounted.map(|taken| taken.label).collect();
+        }
+        self
+    }
 }
 
 fn names(loads: &[Committable]) -> Vec<String> {
@@ -47,10 +73,7 @@ impl DorisSink {
         // Each call is a statement of its own.
         let two_phase = self.target.options.two_phase(false);
         let loads = self.load((&unique(), Generation(0), Epoch::FIRST), Labels::New, two_phase, data).await?;
-        let rows = loads.iter().map(|load| load.rows).sum();
-        let labels = loads.iter().map(|load| load.load.label.clone()).collect();
-        let filtered = FilteredRows::sum(loads.iter().filter_map(|load| load.filtered.as_ref()));
-        let report = WriteReport { rows, labels, filtered };
+        let report = WriteReport::of(&loads);
         if !two_phase {
             let loads: Vec<Committable> = loads.into_iter().map(|load| load.load).collect();
             self.visible(&loads).await;
@@ -63,7 +86,7 @@ impl DorisSink {
             committer.commit_all(committables).await
         };
         let settled = match committed {
-            Ok(()) => Ok(report),
+            Ok(taken) => Ok(report.taken(taken)),
             // All or nothing: what could not be committed must not become visible later by somebody else's commit.
             Err(error) => match committer.abort_all(committables).await {
                 Ok(AbortOutcome::Committed) => Ok(report),

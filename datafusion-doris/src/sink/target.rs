@@ -27,7 +27,7 @@ pub(super) struct LoadTarget {
     /// In arrow and Parquet format.
     pub(super) arrow: Option<Arc<ArrowPlan>>,
     pub(super) committer: Committer,
-    pub(super) metrics: SinkMetrics,
+    pub(super) metrics: Arc<SinkMetrics>,
     pub(super) tasks: TaskCount,
 }
 
@@ -165,6 +165,8 @@ pub(super) struct Loaded {
     pub(super) load: Committable,
     /// Rows that Doris refused while it took the others.
     pub(super) filtered: Option<FilteredRows>,
+    /// Doris told the rows; else its answer was lost, or is still to come, and `rows` were sent.
+    pub(super) counted: bool,
 }
 
 /// Loads that wait for their commit, or are being committed. When their statement is dropped meanwhile, they end as one as far as possible.

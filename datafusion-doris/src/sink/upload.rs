@@ -240,7 +240,7 @@ impl Upload {
                 self.prepare_retry(error, was_open).await?;
             } else if self.resolve(error).await? {
                 run.target.metrics.succeeded(None, rows);
-                return Ok(Loaded { rows, load: self.load, filtered: None });
+                return Ok(Loaded { rows, load: self.load, filtered: None, counted: false });
             }
         }
     }
@@ -296,7 +296,7 @@ impl Upload {
             });
         }
         let dropped = filtered.saturating_add(response.unselected_rows);
-        Ok(Loaded { rows: rows.saturating_sub(dropped), load: self.load, filtered: refused })
+        Ok(Loaded { rows: rows.saturating_sub(dropped), load: self.load, filtered: refused, counted: true })
     }
 
     /// Share of the rows that may be refused.

@@ -369,6 +369,7 @@ impl Cluster {
                 true => member.addresses.fe_flight.port(),
                 false => member.addresses.be_flight.port(),
             }),
+            tls: !frontend && self.tls.be_http,
             alive: member.alive(),
             started_ms: member.started_ms.load(Ordering::SeqCst),
         };

@@ -18,6 +18,7 @@ pub use crate::clock::{Clock, ManualClock, SystemClock};
 use crate::connections::ConnectionPool;
 use crate::error::SqlError;
 use crate::flight::FlightConfig;
+use crate::load::ErrorLogs;
 use crate::processes::Processes;
 pub use crate::profile::Profile;
 use crate::queries::{ActiveQueries, ActiveQuery};
@@ -122,6 +123,8 @@ pub struct Node {
     pub query_port: u16,
     /// Arrow Flight SQL port.
     pub flight_port: u16,
+    /// Its HTTP speaks TLS alone.
+    pub tls: bool,
     /// Whether heartbeats arrive.
     pub alive: bool,
     /// When it started, milliseconds since the Unix epoch.
@@ -178,6 +181,8 @@ pub enum StatementResult {
         affected: u64,
         /// Info text of the OK packet (`{'label':'..', 'status':'visible', 'txnId':'..'}` for INSERT), may be empty.
         info: String,
+        /// Rows that were filtered.
+        warnings: u64,
     },
 }
 
@@ -187,8 +192,9 @@ impl fmt::Debug for StatementResult {
             Self::Rows { schema, origin, .. } => {
                 f.debug_struct("Rows").field("schema", schema).field("origin", origin).finish()
             }
-            Self::Done { affected, info } => {
-                f.debug_struct("Done").field("affected", affected).field("info", info).finish()
+            Self::Done { affected, info, warnings } => {
+                let mut done = f.debug_struct("Done");
+                done.field("affected", affected).field("info", info).field("warnings", warnings).finish()
             }
         }
     }
@@ -295,6 +301,8 @@ pub struct Engine {
     /// Connections of Arrow Flight SQL, in builds that count them apart.
     pub(crate) flight_connections: ConnectionPool,
     pub(crate) queries: ActiveQueries,
+    /// Rows that INSERTs filtered: they run on all BEs, and any of these tells.
+    pub(crate) insert_logs: ErrorLogs,
     /// What ANALYZE gathered, by table: a row for each column, its name first.
     column_statistics: Mutex<HashMap<u64, Vec<Vec<Option<String>>>>>,
     pub(crate) started_ms: i64,
@@ -339,6 +347,7 @@ impl Engine {
             connections: ConnectionPool::default(),
             flight_connections: ConnectionPool::default(),
             queries: ActiveQueries::default(),
+            insert_logs: ErrorLogs::default(),
             column_statistics: Mutex::default(),
             started_ms,
             config,

@@ -204,7 +204,7 @@ impl Session {
             results.push(self.run(sql, statement).await?);
         }
         if results.is_empty() {
-            results.push(StatementResult::Done { affected: 0, info: String::new() });
+            results.push(StatementResult::Done { affected: 0, info: String::new(), warnings: 0 });
         }
         Ok(results)
     }

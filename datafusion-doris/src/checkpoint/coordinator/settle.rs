@@ -84,7 +84,10 @@ impl EpochLoop {
                 named.collect::<Vec<_>>().join(", ")
             };
             match decide(&states) {
-                EpochDecision::Commit(which) if which.is_empty() => return Ok(Settled::Visible),
+                EpochDecision::Commit(which) if which.is_empty() => {
+                    self.sink.tidy_up(loads).await;
+                    return Ok(Settled::Visible);
+                }
                 EpochDecision::Commit(which) => {
                     waiting = pick(&which);
                     if let Some(error) = failed {

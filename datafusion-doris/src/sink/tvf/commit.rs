@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Stage;
+use super::refusals::Refusals;
 use super::step::{Step, Undo, towards_nothing, towards_visible};
+use super::{Stage, Taken};
 use crate::checkpoint::{Committable, Staged};
 use crate::client::DorisConnection;
 use crate::client::retry::Backoff;
@@ -20,9 +21,9 @@ use crate::types::TableIdent;
 const UNKNOWN_PATIENCE: Duration = Duration::from_secs(60);
 
 /// How an attempt to run the statement ended.
-enum Ran {
+pub(super) enum Ran {
     /// The server says that the rows are committed.
-    Committed,
+    Committed(Taken),
     /// The statement was not sent.
     NotSent(Error),
     /// The server says that it failed.
@@ -44,16 +45,17 @@ impl Committer {
         Err(failure("commit", load, reason, Retry::Never))
     }
 
-    /// Takes the rows of a staged load into the table.
+    /// Takes the rows of a staged load into the table; gives what became of them.
     ///
     /// # Errors
     /// The server's refusal ([`Retry::Never`] or its own); [`Retry::AskLabelState`] when the outcome is not known in the
     /// end. The objects stay.
-    pub(in crate::sink) async fn insert(&self, load: &Committable, staged: &Staged) -> Result<()> {
+    pub(in crate::sink) async fn insert(&self, load: &Committable, staged: &Staged) -> Result<Taken> {
         let stage = self.stage_of(load, staged)?;
         let deadline = Instant::now() + self.patience;
         let mut backoff = Backoff::new();
         let (mut attempts, mut refused, mut last) = (0, None, None);
+        let mut refusals = Refusals::new();
         // An attempt without an answer may still begin.
         let mut lost = false;
         loop {
@@ -61,7 +63,10 @@ impl Committer {
                 Err(error @ Error::Auth { .. }) => return Err(error),
                 Err(error) => error.to_string(),
                 Ok(state) => match towards_visible(load.kind(), state) {
-                    Step::Done => return self.inserted(stage, load, staged).await,
+                    Step::Done => {
+                        let taken = self.uncounted(stage, load, staged, attempts > 0).await;
+                        return self.inserted(stage, (load, staged), taken).await;
+                    }
                     Step::Wait => format!("the label is {state}"),
                     Step::Forgotten => {
                         let reason = "the server does not know its label, or has forgotten it: whether its rows are in \
@@ -70,10 +75,15 @@ impl Committer {
                     }
                     Step::Run => {
                         if let Some(error) = refused.take() {
-                            if !lost {
-                                stage.in_doubt.lock().remove(&load.label);
-                            }
-                            return Err(error);
+                            let pause = refusals.pause(&error).filter(|pause| Instant::now() + *pause <= deadline);
+                            let Some(pause) = pause.filter(|_| attempts <= self.max_retries) else {
+                                if !lost {
+                                    stage.in_doubt.lock().remove(&load.label);
+                                }
+                                return Err(refusals.given_up(error));
+                            };
+                            tracing::debug!(label = %load.label, %error, ?pause, "running the INSERT again");
+                            tokio::time::sleep(pause).await;
                         }
                         if attempts > self.max_retries {
                             let unknown =
@@ -82,8 +92,12 @@ impl Committer {
                         }
                         attempts += 1;
                         stage.check_objects(staged).await?;
-                        match self.run(stage, load, staged).await {
-                            Ran::Committed => return self.inserted(stage, load, staged).await,
+                        let ran = self.run(stage, load, staged).await;
+                        if matches!(ran, Ran::Refused(_) | Ran::Lost(_)) {
+                            stage.metrics.failed();
+                        }
+                        match ran {
+                            Ran::Committed(taken) => return self.inserted(stage, (load, staged), taken).await,
                             Ran::NotSent(error @ Error::Auth { .. }) | Ran::NotSent(error @ Error::Config { .. }) => {
                                 return Err(error);
                             }
@@ -116,10 +130,12 @@ impl Committer {
         }
     }
 
-    async fn inserted(&self, stage: &Stage, load: &Committable, staged: &Staged) -> Result<()> {
+    async fn inserted(&self, stage: &Stage, (load, staged): (&Committable, &Staged), taken: Taken) -> Result<Taken> {
         stage.in_doubt.lock().remove(&load.label);
-        stage.clean_up(staged).await;
-        Ok(())
+        if taken.missing == 0 {
+            stage.clean_up(staged).await;
+        }
+        Ok(taken)
     }
 
     async fn run(&self, stage: &Stage, load: &Committable, staged: &Staged) -> Ran {
@@ -132,6 +148,8 @@ impl Committer {
         }
         let sql = stage.statement(load, staged);
         stage.in_doubt.lock().insert(load.label.clone());
+        stage.metrics.loads.add(1);
+        let begun = Instant::now();
         let answered = async {
             let outputs = connection.execute(&sql).await?;
             failpoints::answer(failpoints::COMMITTED)?;
@@ -140,8 +158,7 @@ impl Committer {
         let outputs = match tokio::time::timeout(self.patience, answered).await {
             Ok(Ok(outputs)) => outputs,
             Ok(Err(Error::Server { host, operation: _, code, message })) => {
-                let (operation, message) = ("the INSERT of staged rows".to_string(), stage.place.masked(&message));
-                return Ran::Refused(Error::Server { host, operation, code, message });
+                return Ran::Refused(self.refused(stage, (load, staged), (host, code, message)).await);
             }
             // Of a privilege.
             Ok(Err(Error::Auth { host, message })) => {
@@ -153,20 +170,8 @@ impl Committer {
                 return Ran::Lost(failure("commit", load, reason, Retry::AskLabelState));
             }
         };
-        let host = connection.host().to_string();
-        if let Err(error) = connection.close().await {
-            tracing::debug!(%error, "closing the connection of an INSERT");
-        }
-        let told = outputs.last();
-        let (affected, info) = told.map_or((0, ""), |output| (output.affected, output.info.as_str()));
-        if affected == 0 {
-            // Doris takes a pattern without objects for an empty table.
-            let message = format!("no rows of s3://{}/{} were found; {info}", staged.bucket, staged.keys);
-            let operation = "the INSERT of staged rows".to_string();
-            return Ran::Refused(Error::Server { host, operation, code: None, message });
-        }
-        tracing::info!(label = %load.label, affected, info, "staged rows are in the table");
-        Ran::Committed
+        let told = outputs.into_iter().last().unwrap_or_default();
+        self.answered(stage, (load, staged), connection, told, begun.elapsed()).await
     }
 
     /// A connection whose next statement is the INSERT.
@@ -187,7 +192,16 @@ impl Committer {
             let state = self.client.label_state(&load.db, &load.label).await?;
             let in_doubt = self.stage.as_ref().is_some_and(|stage| stage.in_doubt.lock().contains(&load.label));
             match towards_nothing(in_doubt, state) {
-                Undo::Committed => return Ok(Aborted::Committed(format!("its label is {state}"))),
+                Undo::Committed => {
+                    if let Ok(stage) = self.stage_of(load, staged)
+                        && !staged.keys.is_empty()
+                    {
+                        // It has won, and nobody else comes by.
+                        stage.in_doubt.lock().remove(&load.label);
+                        stage.clean_up(staged).await;
+                    }
+                    return Ok(Aborted::Committed(format!("its label is {state}")));
+                }
                 Undo::Remove => {
                     if let Ok(stage) = self.stage_of(load, staged) {
                         stage.in_doubt.lock().remove(&load.label);

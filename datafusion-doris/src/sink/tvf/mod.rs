@@ -16,8 +16,10 @@
 //!
 //! Every attempt has a name of its own in its objects' keys: what an earlier one has left is not read.
 
+mod answer;
 mod commit;
 mod ordered;
+mod refusals;
 mod step;
 mod store;
 mod upload;
@@ -32,9 +34,11 @@ use datafusion::physical_plan::SendableRecordBatchStream;
 use object_store::ObjectStore;
 use parking_lot::Mutex;
 
+pub(super) use self::answer::Taken;
 use self::ordered::with_positions;
 pub(super) use self::writer::{Attempt, StageWriter};
 use super::encoder::{RowLayout, is_text_in_parquet};
+use super::metrics::SinkMetrics;
 use super::parallel;
 use super::partition::Routing;
 use super::run::LoadRun;
@@ -60,6 +64,7 @@ pub(super) struct Stage {
     settings: InsertSettings,
     compression: Compression,
     format: SinkFormat,
+    metrics: Arc<SinkMetrics>,
     /// Labels whose statement was sent by this process, and which is not known to have ended.
     in_doubt: Mutex<BTreeSet<String>>,
 }
@@ -81,6 +86,7 @@ impl Stage {
         options: &SinkOptions,
         layout: &RowLayout,
         format: SinkFormat,
+        metrics: &Arc<SinkMetrics>,
     ) -> Result<Self> {
         let Some(place) = options.s3.clone() else {
             return Err(Error::config(OptionKey::S3Endpoint.as_ref(), "is required with 'sink.write-mode' = 'TVF'"));
@@ -144,6 +150,7 @@ impl Stage {
             settings,
             compression: options.compression_of(format),
             format,
+            metrics: Arc::clone(metrics),
             in_doubt: Mutex::default(),
             place,
         })
@@ -205,9 +212,8 @@ pub(super) async fn write(
     match staged.await {
         Ok(Some((rows, load))) => {
             guard.release();
-            run.target.metrics.loads.add(1);
-            run.target.metrics.succeeded(None, rows);
-            Ok(vec![Loaded { rows, load, filtered: None }])
+            // The statement tells what becomes of them.
+            Ok(vec![Loaded { rows, load, filtered: None, counted: false }])
         }
         Ok(None) => {
             guard.release();

@@ -116,7 +116,7 @@ impl Stage {
     }
 
     /// Removes the objects of a load whose rows are in the table, if so asked.
-    pub(super) async fn clean_up(&self, staged: &Staged) {
+    pub(in crate::sink) async fn clean_up(&self, staged: &Staged) {
         if self.place.clean_up {
             self.remove_folder(&staged.folder).await;
         }

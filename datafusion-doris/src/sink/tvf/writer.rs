@@ -97,6 +97,7 @@ impl Attempt {
         };
         let staged = Staged {
             keys,
+            rows: Some(rows),
             objects,
             format: format.to_string(),
             compression: self.stage.compress_type().map(str::to_string),

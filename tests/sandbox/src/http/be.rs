@@ -51,7 +51,7 @@ async fn error_log(State(shared): Ctx, Query(query): Query<BTreeMap<String, Stri
     let Some(file) = query.get("file").filter(|f| !f.is_empty()) else {
         return (StatusCode::BAD_REQUEST, "The parameter 'file' is missing\n").into_response();
     };
-    match shared.error_logs.get(file) {
+    match shared.error_logs.get(file).or_else(|| shared.engine.insert_logs.get(file)) {
         Some(text) => {
             let mut response = Response::new(Body::from(text));
             response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));

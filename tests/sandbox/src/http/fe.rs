@@ -208,7 +208,7 @@ async fn load_info(
         "clusterName": "default_cluster",
         "state": state,
         "failMsg": txn.reason,
-        "trackingUrl": "",
+        "trackingUrl": txn.error_url.unwrap_or_default(),
     });
     envelope::json(json!({"status": "OK", "msg": "Success", "jobInfo": info}).to_string())
 }

@@ -38,7 +38,7 @@ use futures::StreamExt;
 use http::HeaderMap;
 
 pub(crate) use self::csv::{Fields as CsvFields, Records as CsvRecords};
-pub(crate) use self::error_log::ErrorLogs;
+pub(crate) use self::error_log::{ErrorLogs, ErrorRows};
 pub(crate) use self::group::GroupCommits;
 use self::group::GroupRows;
 pub(crate) use self::header::CsvOptions;

@@ -123,7 +123,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
                 let result = self.session.use_database(&String::from_utf8_lossy(argument));
                 self.done(result).await?;
             }
-            COM_PING => self.packets.write(&reply::ok(0, "", false)).await?,
+            COM_PING => self.packets.write(&reply::ok(0, "", 0, false)).await?,
             COM_RESET_CONNECTION => {
                 self.session.reset();
                 self.prepared.clear();
@@ -282,7 +282,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
 
     async fn done(&mut self, result: Result<(), SqlError>) -> io::Result<()> {
         let packet = match result {
-            Ok(()) => reply::ok(0, "", false),
+            Ok(()) => reply::ok(0, "", 0, false),
             Err(error) => reply::sql_err(&error),
         };
         self.packets.write(&packet).await
@@ -342,7 +342,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             Err(error) => return self.packets.write(&reply::sql_err(&error)).await,
         };
         if statements.is_empty() {
-            return self.packets.write(&reply::ok(0, "", false)).await;
+            return self.packets.write(&reply::ok(0, "", 0, false)).await;
         }
         let other_bytes = self.shared.faults.other_bytes(Site::Mysql, sql);
         let last = statements.len() - 1;
@@ -372,8 +372,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         other_bytes: Option<&OtherBytes>,
     ) -> io::Result<bool> {
         let (schema, mut stream, types) = match result {
-            StatementResult::Done { affected, info } => {
-                self.packets.write(&reply::ok(affected, &info, more)).await?;
+            StatementResult::Done { affected, info, warnings } => {
+                self.packets.write(&reply::ok(affected, &info, warnings, more)).await?;
                 return Ok(true);
             }
             StatementResult::Rows { schema, stream, types, .. } => (schema, stream, types),

@@ -72,7 +72,7 @@ async fn connection(stream: NodeStream, id: u32, shared: Arc<Shared>, tls: Optio
     let mut session = shared.open_session(&login.user, &address, Protocol::Mysql);
     let opened = login.database.as_deref().map_or(Ok(()), |db| session.use_database(db));
     match opened {
-        Ok(()) => packets.write(&reply::ok(0, "", false)).await?,
+        Ok(()) => packets.write(&reply::ok(0, "", 0, false)).await?,
         Err(error) => {
             packets.write(&reply::sql_err(&error)).await?;
             return packets.flush().await;

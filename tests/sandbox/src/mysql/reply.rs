@@ -13,13 +13,13 @@ fn status(more: bool) -> [u8; 2] {
     (AUTOCOMMIT | if more { MORE_RESULTS } else { 0 }).to_le_bytes()
 }
 
-/// OK.
-pub(super) fn ok(affected: u64, info: &str, more: bool) -> Vec<u8> {
+/// OK. Two bytes hold the warnings, the lower ones of their number.
+pub(super) fn ok(affected: u64, info: &str, warnings: u64, more: bool) -> Vec<u8> {
     let mut out = vec![0];
     put_length(&mut out, affected);
     put_length(&mut out, 0); // last insert id
     out.extend_from_slice(&status(more));
-    out.extend_from_slice(&[0, 0]); // warnings
+    out.extend_from_slice(&(warnings as u16).to_le_bytes());
     // The manual calls it the rest of the packet; servers and clients take it as length-encoded.
     if !info.is_empty() {
         put_text(&mut out, info.as_bytes());

@@ -308,3 +308,34 @@ async fn a_command_without_a_byte_is_malformed() {
     let text = String::from_utf8_lossy(&answer);
     assert!(text.ends_with("#HY000Malformed communication packet"), "{text}");
 }
+
+#[tokio::test]
+async fn filtered_rows_are_warnings_and_their_log_is_named() {
+    let s = sandbox().await;
+    let mut conn = connect(&s).await;
+    let table = "CREATE TABLE d.w (k INT, v VARCHAR(3)) DUPLICATE KEY(k) DISTRIBUTED BY HASH(k) BUCKETS 1";
+    conn.query_drop(table).await.expect("created");
+    let rows = "(k, v) VALUES (1, 'abc'), (2, 'much too long'), (3, 'too long')";
+    let (code, _, text) = refusal(conn.query_drop(format!("INSERT INTO d.w {rows}")).await.expect_err("strict"));
+    let (said, url) = text.rsplit_once(". url: ").expect("an address");
+    assert_eq!(code, 1105);
+    assert!(said.contains("Insert has filtered data in strict mode"), "{said}");
+    let get = |url: &str| crate::testing::send(reqwest::Method::GET, url.to_owned(), &[], "");
+    let log = get(url).await;
+    assert_eq!(log.lines().count(), 1, "{log}");
+    assert!(log.starts_with("Reason: ") && log.contains("schema length: 3"), "{log}");
+
+    conn.query_drop("SET enable_insert_strict = false").await.expect("set");
+    conn.query_drop(format!("INSERT INTO d.w WITH LABEL some {rows}")).await.expect("written");
+    assert_eq!((conn.affected_rows(), conn.get_warnings()), (1, 2));
+    let last: Row = conn.query_first("SHOW LAST INSERT").await.expect("query").expect("a row");
+    assert_eq!(last.get::<String, _>("FilteredRows").as_deref(), Some("2"));
+    let job: Row = conn.query_first("SHOW LOAD FROM d WHERE LABEL = 'some'").await.expect("query").expect("a row");
+    let url: String = job.get("URL").expect("an address");
+    let log = get(&url).await;
+    assert_eq!(log.lines().count(), 2, "{log}");
+    conn.query_drop("INSERT INTO d.w WITH LABEL none VALUES (4, 'd')").await.expect("written");
+    assert_eq!(conn.get_warnings(), 0);
+    let job: Row = conn.query_first("SHOW LOAD FROM d WHERE LABEL = 'none'").await.expect("query").expect("a row");
+    assert_eq!(job.get::<String, _>("URL").as_deref(), Some(""));
+}

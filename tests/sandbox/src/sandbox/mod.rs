@@ -271,7 +271,7 @@ impl Sandbox {
         let mut outcomes = Vec::new();
         for result in session.execute(sql).await? {
             outcomes.push(match result {
-                StatementResult::Done { affected, info } => Outcome::Done { affected, info },
+                StatementResult::Done { affected, info, .. } => Outcome::Done { affected, info },
                 StatementResult::Rows { schema, stream, .. } => {
                     let batches = stream.try_collect().await.map_err(|e| SqlError::detail(e.to_string()))?;
                     Outcome::Rows { schema, batches }

@@ -8,7 +8,7 @@ use crate::error::SqlError;
 use crate::session::Session;
 
 pub(super) fn done() -> StatementResult {
-    StatementResult::Done { affected: 0, info: String::new() }
+    StatementResult::Done { affected: 0, info: String::new(), warnings: 0 }
 }
 
 /// 5086 for any catalog but `internal`.

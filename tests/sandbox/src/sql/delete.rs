@@ -14,6 +14,7 @@ use futures::StreamExt;
 use super::cursor::Cursor;
 use super::ddl::table_name;
 use super::insert::{publish, report};
+use super::insert_errors::Filtered;
 use super::partition;
 use super::query::{self, QueryOptions, engine_error};
 use crate::engine::{LoadSpec, MergeType, StatementResult};
@@ -168,7 +169,7 @@ pub(super) async fn delete(session: &mut Session, cursor: &mut Cursor<'_>) -> Re
     // A condition is stored, rows are not counted.
     let (label, txn) = (random::uuid(), engine.catalog.next_ids(1));
     let info = format!("{{'label':'delete_{label}', 'status':'VISIBLE', 'txnId':'{txn}'}}");
-    Ok(StatementResult::Done { affected: 0, info })
+    Ok(StatementResult::Done { affected: 0, info, warnings: 0 })
 }
 
 fn predicate(cursor: &mut Cursor<'_>) -> Result<Option<String>, SqlError> {
@@ -244,7 +245,7 @@ async fn rewrite_rows(
         }
     }
     if batches.is_empty() {
-        return Ok(StatementResult::Done { affected: 0, info: String::new() });
+        return Ok(StatementResult::Done { affected: 0, info: String::new(), warnings: 0 });
     }
     let txn = engine.begin_load(LoadSpec {
         db: db.to_owned(),
@@ -258,7 +259,7 @@ async fn rewrite_rows(
         ..LoadSpec::default()
     })?;
     for batch in batches {
-        if let Err(error) = super::insert::write_all(&engine, &txn, batch, true) {
+        if let Err(error) = super::insert::write_all(&engine, &txn, batch, true, &mut Filtered::default()) {
             engine.abort_load(txn, error.text());
             return Err(error);
         }

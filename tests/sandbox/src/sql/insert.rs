@@ -10,6 +10,7 @@ use futures::StreamExt;
 
 use super::cursor::Cursor;
 use super::ddl::table_name;
+use super::insert_errors::{Filtered, strict as filtered};
 use super::lexer::Tok;
 use super::literal;
 use super::partition;
@@ -146,9 +147,16 @@ async fn write(
     }
     let txn = engine.begin_load(spec)?;
     let written = write_source(session, &engine, &txn, source, &targets, strict).await;
-    if let Err(error) = written.and_then(|refused| check_ratio(session, refused, txn.rows())) {
-        engine.abort_load(txn, error.text());
-        return Err(error);
+    let checked = written.and_then(|refused| check_ratio(session, &refused, txn.rows()).map(|()| refused));
+    let refused = match checked {
+        Ok(refused) => refused,
+        Err(error) => {
+            engine.abort_load(txn, error.text());
+            return Err(error);
+        }
+    };
+    if let Some(url) = refused.keep(&engine) {
+        engine.txns.set_error_url(txn.txn_id(), url);
     }
     let now = engine.config().clock.now_ms();
     let outcome = consumption.commit(now, publish(&engine, session.commits.clone(), txn)).await?;
@@ -162,24 +170,28 @@ async fn write_source(
     source: Source,
     targets: &[Target],
     strict: bool,
-) -> Result<u64, SqlError> {
+) -> Result<Filtered, SqlError> {
+    let mut refused = Filtered::default();
     match source {
         Source::Values(batches) => {
-            batches.into_iter().try_fold(0, |refused, batch| Ok(refused + write_all(engine, txn, batch, strict)?))
+            for batch in batches {
+                write_all(engine, txn, batch, strict, &mut refused)?;
+            }
         }
-        Source::Query(prepared) => copy_rows(session, engine, txn, *prepared, targets).await,
+        Source::Query(prepared) => copy_rows(session, engine, txn, *prepared, targets, &mut refused).await?,
     }
+    Ok(refused)
 }
 
 /// Whether so many filtered rows are too many. `written` counts the others.
-fn check_ratio(session: &Session, refused: u64, written: u64) -> Result<(), SqlError> {
+fn check_ratio(session: &Session, filtered: &Filtered, written: u64) -> Result<(), SqlError> {
+    let refused = filtered.rows;
     let ratio =
         session.variables.get("insert_max_filter_ratio").and_then(|text| text.parse::<f64>().ok()).unwrap_or(1.0);
     let all = refused + written;
     if refused as f64 > ratio * all as f64 {
-        return Err(SqlError::detail(format!(
-            "Insert has too many filtered data {refused}/{all} insert_max_filter_ratio is {ratio:.6}"
-        )));
+        let text = format!("Insert has too many filtered data {refused}/{all} insert_max_filter_ratio is {ratio:.6}");
+        return Err(filtered.refusal(&session.engine, text));
     }
     Ok(())
 }
@@ -293,10 +305,6 @@ fn schema_of(targets: &[Target]) -> SchemaRef {
     ))
 }
 
-fn filtered(detail: &str) -> SqlError {
-    SqlError::detail(format!("Insert has filtered data in strict mode. first error: {detail}"))
-}
-
 /// The rows of VALUES. Literals are converted directly; rows with expressions are evaluated as a query each.
 fn read_values(session: &Session, cursor: &mut Cursor<'_>, targets: &[Target]) -> Result<Vec<RecordBatch>, SqlError> {
     let strict = session.variables.is_true("enable_insert_strict");
@@ -328,10 +336,8 @@ fn read_values(session: &Session, cursor: &mut Cursor<'_>, targets: &[Target]) -
                 let text = &cursor.text[cursor.tokens[start].start..cursor.tokens[cursor.at - 1].end];
                 let shown: String = text.chars().take(64).collect();
                 if strict || !target.nullable {
-                    return Err(filtered(&format!(
-                        "value {shown} is not valid for column {} {}",
-                        target.name, target.ty
-                    )));
+                    let reason = format!("value {shown} is not valid for column {} {}", target.name, target.ty);
+                    return Err(filtered(&session.engine, &reason));
                 }
                 builder.append_null();
             }
@@ -428,11 +434,11 @@ async fn copy_rows(
     txn: &LoadTxn,
     prepared: query::Prepared,
     targets: &[Target],
-) -> Result<u64, SqlError> {
+    refused: &mut Filtered,
+) -> Result<(), SqlError> {
     let strict = session.variables.is_true("enable_insert_strict");
     let zone = session.variables.zone();
     let schema = schema_of(targets);
-    let mut refused = 0;
     let mut stream = prepared.stream().await?;
     while let Some(batch) = stream.next().await {
         let batch = batch.map_err(engine_error)?;
@@ -440,7 +446,8 @@ async fn copy_rows(
         for (column, target) in batch.columns().iter().zip(targets) {
             let converted = conform_in(column, &target.ty, &zone).map_err(SqlError::detail)?;
             if strict && converted.null_count() > column.logical_null_count() {
-                return Err(filtered(&format!("a value is not valid for column {} {}", target.name, target.ty)));
+                let reason = format!("a value is not valid for column {} {}", target.name, target.ty);
+                return Err(filtered(engine, &reason));
             }
             columns.push(converted);
         }
@@ -450,18 +457,25 @@ async fn copy_rows(
             &arrow::array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows())),
         )
         .map_err(SqlError::detail)?;
-        refused += write_all(engine, txn, batch, strict)?;
+        write_all(engine, txn, batch, strict, refused)?;
     }
-    Ok(refused)
+    Ok(())
 }
 
-/// Writes a batch; in strict mode the table must take every row. Gives the number of those that it does not take.
-pub(super) fn write_all(engine: &Engine, txn: &LoadTxn, batch: RecordBatch, strict: bool) -> Result<u64, SqlError> {
+/// Writes a batch; in strict mode the table must take every row. Notes those that it does not take.
+pub(super) fn write_all(
+    engine: &Engine,
+    txn: &LoadTxn,
+    batch: RecordBatch,
+    strict: bool,
+    noted: &mut Filtered,
+) -> Result<(), SqlError> {
     let refused = engine.write_load(txn, batch)?;
-    match refused.first() {
-        Some(refused) if strict => Err(filtered(&refused.reason)),
-        _ => Ok(refused.len() as u64),
+    if let Some(refused) = refused.first().filter(|_| strict) {
+        return Err(filtered(engine, &refused.reason));
     }
+    refused.iter().for_each(|refused| noted.push(&refused.reason));
+    Ok(())
 }
 
 /// Commits off the async threads: a large commit hashes every key.
@@ -497,5 +511,5 @@ pub(super) fn report(session: &mut Session, outcome: LoadOutcome, db: &str, tabl
     });
     let status = outcome.state.name().to_lowercase();
     let info = format!("{{'label':'{}', 'status':'{}', 'txnId':'{}'}}", outcome.label, status, outcome.txn_id);
-    StatementResult::Done { affected: outcome.rows, info }
+    StatementResult::Done { affected: outcome.rows, info, warnings: outcome.refused }
 }

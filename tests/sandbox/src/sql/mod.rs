@@ -18,6 +18,7 @@ mod floats;
 mod functions;
 mod information;
 mod insert;
+mod insert_errors;
 mod lexer;
 mod literal;
 mod misc;

@@ -194,7 +194,7 @@ pub(super) fn load(session: &Session, cursor: &mut Cursor<'_>) -> Result<Stateme
                 time(begun),
                 time(begun),
                 time(view.finished_ms),
-                cell(""),
+                cell(view.error_url.unwrap_or_default()),
                 cell(format!("{{\"ScannedRows\":{},\"LoadBytes\":0}}", view.rows)),
                 cell(view.id),
                 cell("{}"),

@@ -50,7 +50,7 @@ fn told(label: &str, status: &str, txn_id: &str) -> StatementResult {
 /// The OK of a statement inside a transaction.
 pub(super) fn told_rows(label: &str, status: &str, txn_id: &str, affected: u64) -> StatementResult {
     let info = format!("{{'label':'{label}', 'status':'{status}', 'txnId':'{txn_id}'}}");
-    StatementResult::Done { affected, info }
+    StatementResult::Done { affected, info, warnings: 0 }
 }
 
 /// Refuses what may not stand between BEGIN and its end.
@@ -92,7 +92,7 @@ pub(super) async fn commit(session: &mut Session, cursor: &mut Cursor<'_>) -> Re
     let outcome = publish(&engine, session.commits.clone(), open.txn).await?;
     match report(session, outcome, &open.db, &open.table) {
         // The rows were counted by the INSERTs.
-        StatementResult::Done { info, .. } => Ok(StatementResult::Done { affected: 0, info }),
+        StatementResult::Done { info, .. } => Ok(StatementResult::Done { affected: 0, info, warnings: 0 }),
         rows => Ok(rows),
     }
 }

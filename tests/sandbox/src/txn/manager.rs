@@ -74,6 +74,8 @@ pub(crate) struct TxnView {
     pub(crate) committed_ms: Option<i64>,
     pub(crate) finished_ms: Option<i64>,
     pub(crate) reason: String,
+    /// Where the rows are told that an INSERT filtered.
+    pub(crate) error_url: Option<String>,
     pub(crate) rows: u64,
     pub(crate) timeout_ms: i64,
     /// The server's own transaction of a group commit.
@@ -199,6 +201,7 @@ impl TxnManager {
             committed_ms: None,
             finished_ms: None,
             reason: String::new(),
+            error_url: None,
             rows: 0,
             timeout_ms: new.timeout_ms,
             group: new.group,
@@ -222,6 +225,13 @@ impl TxnManager {
     /// A transaction, whatever its database.
     pub(super) fn view(&self, id: i64) -> Option<TxnView> {
         self.lock().txns.get(&id).map(|t| t.view.clone())
+    }
+
+    /// Notes where the rows are told that an INSERT filtered.
+    pub(crate) fn set_error_url(&self, id: i64, url: String) {
+        if let Some(txn) = self.lock().txns.get_mut(&id) {
+            txn.view.error_url = Some(url);
+        }
     }
 
     fn state(&self, id: i64) -> TxnState {
@@ -491,6 +501,7 @@ fn missing(id: i64) -> Box<TxnView> {
         committed_ms: None,
         finished_ms: None,
         reason: String::new(),
+        error_url: None,
         rows: 0,
         timeout_ms: 0,
         group: false,
