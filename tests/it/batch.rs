@@ -181,9 +181,10 @@ async fn a_failed_load_ends_the_statement_although_the_input_is_silent() {
     }
 }
 
-#[tokio::test]
-async fn a_full_queue_holds_the_input_up() {
-    let (cluster, ctx) = table(&[("sink.buffer-flush.max-rows", "1000"), PLAIN]).await;
+/// Inserts 12000 rows of `text`, and says how many are read while the answer of the first load is held, and in how many
+/// loads they came.
+async fn read_ahead(options: &[(&str, &str)], text: &str, at_least: u64) -> (u64, usize) {
+    let (cluster, ctx) = table(options).await;
     let (seen, went_on) = (Arc::new(AtomicU64::new(0)), Arc::new(Notify::new()));
     let (counter, signal) = (Arc::clone(&seen), Arc::clone(&went_on));
     let count_rows = move |args: &[ColumnarValue]| {
@@ -201,23 +202,40 @@ async fn a_full_queue_holds_the_input_up() {
     cluster.server().faults().push(Fault::new(hold).at(Site::Be).when("_0_1_0"));
     let watch = async {
         done.notified().await;
-        // One that is filled, two in the queue, one that is sent.
-        while seen.load(Ordering::SeqCst) < 4000 {
+        while seen.load(Ordering::SeqCst) < at_least {
             went_on.notified().await;
         }
         // Whatever could go on would, on this one thread.
         for _ in 0..1000 {
             tokio::task::yield_now().await;
         }
-        let read = seen.load(Ordering::SeqCst);
-        assert!((4000..4400).contains(&read), "{read} rows are read ahead");
         assert_eq!(loads(&cluster).len(), 1, "one load at a time");
         release.notify_one();
+        seen.load(Ordering::SeqCst)
     };
-    let insert = insert(&ctx, "INSERT INTO t SELECT seen(value), 'x' FROM generate_series(1, 12000)");
-    let both = async { tokio::join!(insert, watch) };
-    let (written, ()) = tokio::time::timeout(PATIENCE, both).await.expect("in time");
-    assert_eq!((written, count(&cluster).await.as_str(), loads(&cluster).len()), (12_000, "12000", 12));
+    let select = format!("INSERT INTO t SELECT seen(value), '{text}' FROM generate_series(1, 12000)");
+    let both = async { tokio::join!(insert(&ctx, &select), watch) };
+    let (written, read) = tokio::time::timeout(PATIENCE, both).await.expect("in time");
+    assert_eq!((written, count(&cluster).await.as_str()), (12_000, "12000"));
+    (read, loads(&cluster).len())
+}
+
+#[tokio::test]
+async fn a_full_queue_holds_the_input_up() {
+    // One that is filled, two in the queue, one that is sent.
+    let (read, loads) = read_ahead(&[("sink.buffer-flush.max-rows", "1000"), PLAIN], "x", 4000).await;
+    assert!((4000..4400).contains(&read), "{read} rows are read ahead");
+    assert_eq!(loads, 12);
+}
+
+#[tokio::test]
+async fn all_buffers_of_a_writer_share_the_memory_of_one() {
+    // Rows of 50 bytes: half of the memory is sent at once, and the other half is filled meanwhile.
+    let text = "y".repeat(40);
+    let options = [("sink.buffer-flush.max-bytes", "100kb"), ("sink.buffer-size", "5kb"), PLAIN];
+    let (read, loads) = read_ahead(&options, &text, 1700).await;
+    assert!((1700..2600).contains(&read), "{read} rows are read ahead");
+    assert!((6..=13).contains(&loads), "{loads} loads");
 }
 
 #[tokio::test]

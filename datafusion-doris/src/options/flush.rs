@@ -21,7 +21,8 @@ pub struct FlushOptions {
     /// `sink.buffer-flush.max-rows`, default 500000: a buffer never has more.
     pub max_rows: usize,
     /// `sink.buffer-flush.max-bytes`, default 100 MB: bytes of the format, before compression, as in the connector. A buffer
-    /// ends with the first 1024 rows at most that reach it.
+    /// ends with the first 1024 rows at most that reach it. All buffers of a writer together, as they are after
+    /// compression, take no more memory than that.
     pub max_bytes: usize,
     /// `sink.buffer-flush.interval`, default 10 s: age of the first row of a buffer.
     pub interval: Duration,

@@ -6,21 +6,23 @@
 //!                            interval
 //! ```
 //!
-//! A writer holds one buffer that is filled, those in the queue, and one that is sent: `queue-size` + 2 at most, each of
-//! `max-bytes` at most, and compressed. A full queue holds the input up. Loads keep the order of the rows, so the last
-//! change of a key is the one that counts.
+//! A writer holds one buffer that is filled, those in the queue, and one that is sent: `queue-size` + 2 at most, and
+//! together, as they are after compression, no more than `max-bytes` and a slice of rows. So that one can be filled while
+//! another is sent, a buffer of half of that goes out as soon as nothing is under way. A full queue, and full memory, hold
+//! the input up. Loads keep the order of the rows, so the last change of a key is the one that counts.
 //!
 //! A load that fails ends the task, and the buffers behind it are dropped: nothing is sent that comes after rows which are
 //! not in the table. The writer tells at its next call, and while it waits for rows.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow::record_batch::RecordBatch;
 use bytes::Bytes;
 use datafusion::common::runtime::JoinSet;
 use datafusion::error::DataFusionError;
 use datafusion::physical_plan::metrics::Gauge;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinError;
 use tokio::time::{Instant, sleep_until};
 
@@ -41,11 +43,14 @@ pub(super) struct BatchWriter {
     loads: JoinSet<Result<()>>,
     /// Filled buffers on their way to the task; `None` = none was filled yet.
     queue: Option<mpsc::Sender<Filled>>,
+    /// Memory of the filled buffers.
+    filled: Arc<Memory>,
 }
 
 impl BatchWriter {
     pub(super) fn new(run: &Arc<LoadRun>, writer: u32) -> Self {
-        Self { run: Arc::clone(run), writer, buffer: None, loads: JoinSet::new(), queue: None }
+        let filled = Arc::default();
+        Self { run: Arc::clone(run), writer, buffer: None, loads: JoinSet::new(), queue: None, filled }
     }
 
     fn options(&self) -> &FlushOptions {
@@ -58,6 +63,7 @@ impl BatchWriter {
         }
         let mut start = 0;
         while start < batch.num_rows() {
+            self.memory().await?;
             let options = *self.options();
             let buffer = match &mut self.buffer {
                 Some(buffer) => buffer,
@@ -67,12 +73,30 @@ impl BatchWriter {
             let len = SLICE_ROWS.min(batch.num_rows() - start).min(room);
             buffer.append(batch, start, len)?;
             start += len;
-            if buffer.rows() >= options.max_rows || buffer.body.bytes() >= options.max_bytes {
+            let full = buffer.rows() >= options.max_rows || buffer.body.bytes() >= options.max_bytes;
+            // After compression there is room for many buffers in the memory of one.
+            if full || (buffer.memory >= options.max_bytes / 2 && self.filled.bytes() == 0) {
                 self.flush().await?;
             }
             tokio::task::yield_now().await;
         }
         Ok(())
+    }
+
+    /// Waits until there is memory for more rows.
+    async fn memory(&mut self) -> Result<()> {
+        let limit = self.options().max_bytes;
+        loop {
+            let freed = self.filled.freed.notified();
+            let filled = self.filled.bytes();
+            if filled == 0 || filled + self.buffer.as_ref().map_or(0, |buffer| buffer.memory) < limit {
+                return Ok(());
+            }
+            tokio::select! {
+                Some(ended) = self.loads.join_next() => return Err(early(ended)),
+                () = freed => {}
+            }
+        }
     }
 
     /// Sends a buffer that is old enough, and tells when the task failed.
@@ -122,7 +146,7 @@ impl BatchWriter {
         };
         // Nothing is awaited between taking the buffer and handing it over.
         if let Some(buffer) = self.buffer.take() {
-            place.send(buffer.fill()?);
+            place.send(buffer.fill(&self.filled)?);
         }
         Ok(())
     }
@@ -162,14 +186,14 @@ fn ended_early() -> Error {
 /// Loads buffers in their order, until there are no more.
 async fn load_all(run: Arc<LoadRun>, writer: u32, mut filled: mpsc::Receiver<Filled>) -> Result<()> {
     let mut number = writer;
-    while let Some(Filled { chunks, rows, held }) = filled.recv().await {
+    while let Some(Filled { chunks, rows, held, memory }) = filled.recv().await {
         let mut upload = Upload::whole(&run, number, writer, chunks)?;
         if run.labels.kind != Labels::New {
             upload.clear_leftover().await?;
         }
         let load = upload.finish(rows).await?;
         run.ended(load);
-        drop(held);
+        drop((held, memory));
         number = next(&run, number)?;
     }
     free_rest(&run, number).await
@@ -198,6 +222,8 @@ async fn free_rest(run: &LoadRun, mut number: u32) -> Result<()> {
 struct Buffer {
     body: Body,
     chunks: Vec<Bytes>,
+    /// Bytes of the chunks.
+    memory: usize,
     /// When its first row came.
     since: Instant,
     held: Held,
@@ -206,7 +232,7 @@ struct Buffer {
 impl Buffer {
     fn new(run: &LoadRun) -> Result<Self> {
         let held = Held { gauge: run.target.metrics.buffered.clone(), bytes: 0 };
-        Ok(Self { body: Body::new(&run.target)?, chunks: Vec::new(), since: Instant::now(), held })
+        Ok(Self { body: Body::new(&run.target)?, chunks: Vec::new(), memory: 0, since: Instant::now(), held })
     }
 
     fn rows(&self) -> usize {
@@ -215,17 +241,21 @@ impl Buffer {
 
     fn append(&mut self, batch: &RecordBatch, start: usize, len: usize) -> Result<()> {
         self.body.append(batch, start, len)?;
-        self.chunks.extend(self.body.full_chunk());
+        if let Some(chunk) = self.body.full_chunk() {
+            self.memory += chunk.len();
+            self.chunks.push(chunk);
+        }
         self.held.grow_to(self.body.bytes());
         Ok(())
     }
 
     /// No more rows.
-    fn fill(self) -> Result<Filled> {
+    fn fill(self, filled: &Arc<Memory>) -> Result<Filled> {
         let Self { body, mut chunks, held, .. } = self;
         let rows = body.rows();
         chunks.extend(Some(body.finish()?).filter(|rest| !rest.is_empty()));
-        Ok(Filled { chunks, rows, held })
+        let memory = filled.take(chunks.iter().map(Bytes::len).sum());
+        Ok(Filled { chunks, rows, held, memory })
     }
 }
 
@@ -234,6 +264,39 @@ struct Filled {
     chunks: Vec<Bytes>,
     rows: u64,
     held: Held,
+    memory: Taken,
+}
+
+/// Memory of the filled buffers of a writer: those that wait and the one that is sent.
+#[derive(Default)]
+struct Memory {
+    bytes: AtomicUsize,
+    freed: Notify,
+}
+
+impl Memory {
+    fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Acquire)
+    }
+
+    fn take(self: &Arc<Self>, bytes: usize) -> Taken {
+        self.bytes.fetch_add(bytes, Ordering::AcqRel);
+        Taken { memory: Arc::clone(self), bytes }
+    }
+}
+
+/// A part of a [`Memory`], given back when it is dropped.
+struct Taken {
+    memory: Arc<Memory>,
+    bytes: usize,
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.memory.bytes.fetch_sub(self.bytes, Ordering::AcqRel);
+        // The writer alone waits, and looks again after each buffer.
+        self.memory.freed.notify_one();
+    }
 }
 
 /// Bytes of a buffer, before compression, in the gauge of all buffers for as long as it is there. What the server says
