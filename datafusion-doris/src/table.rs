@@ -43,7 +43,7 @@ use crate::error::{Error, Result};
 use crate::options::{DorisOptions, PushdownOptions, ScanMode};
 use crate::scan::{DorisScanExec, ReadSettings, ScanPlan, plan_snapshot};
 use crate::sink::{DorisSink, DorisSinkExec};
-use crate::sql::{PushedFilter, condition_sql, pushed_filter};
+use crate::sql::{PushedFilter, condition_sql, pushed_external_filter, pushed_filter};
 use crate::types::{KeyModel, TableSchema};
 
 /// A table of Doris as a [`TableProvider`]: a snapshot, a changelog, a target of INSERT.
@@ -180,7 +180,13 @@ impl DorisTable {
 
     /// `filter` as Doris SQL, as far as it means the same there.
     fn pushable(&self, filter: &Expr) -> Option<PushedFilter> {
-        (self.pushdown.filter && self.all_alike(filter)).then(|| pushed_filter(filter, self.doris.as_ref())).flatten()
+        if !self.pushdown.filter || !self.all_alike(filter) {
+            return None;
+        }
+        match self.doris.table.catalog {
+            None => pushed_filter(filter, self.doris.as_ref()),
+            Some(_) => pushed_external_filter(filter, self.doris.as_ref()),
+        }
     }
 
     /// `filter` as Doris SQL that holds for the same rows, for statements that change them.

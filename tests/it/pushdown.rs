@@ -46,6 +46,17 @@ async fn filtered(ctx: &SessionContext, sql: &str) -> Vec<String> {
     pushed
 }
 
+/// Whether a sandbox got a statement with `part` in it; another cluster does not tell.
+fn arrived(cluster: &Cluster, part: &str) -> bool {
+    std::env::var_os("DORIS_FENODES").is_some()
+        || cluster
+            .server()
+            .requests()
+            .matching(doris_sandbox::Site::FeFlight, part)
+            .iter()
+            .any(|seen| seen.method == "GetFlightInfo" && seen.target.contains("WHERE"))
+}
+
 /// The rows of a query, and how many of them came over the wire, and their bytes.
 async fn received(ctx: &SessionContext, sql: &str) -> (Vec<String>, usize, usize) {
     fn sum(plan: &Arc<dyn ExecutionPlan>, metric: &str) -> usize {
@@ -60,9 +71,10 @@ async fn received(ctx: &SessionContext, sql: &str) -> (Vec<String>, usize, usize
 
 #[tokio::test]
 async fn c011_or_inside_and_keeps_its_brackets() {
-    let (_cluster, ctx) = table("id INT, k INT, g VARCHAR(5)", "(1,10,'A'),(2,20,'B'),(3,30,'B')").await;
+    let (cluster, ctx) = table("id INT, k INT, g VARCHAR(5)", "(1,10,'A'),(2,20,'B'),(3,30,'B')").await;
     let sql = "SELECT id FROM t WHERE g='A' AND (id=1 OR k=20 OR id>2)";
     assert_eq!(filtered(&ctx, sql).await, ["1"]);
+    assert!(arrived(&cluster, "((`id` = 1) OR ((`k` = 20) OR (`id` > 2)))"));
     let plan = plan(&ctx, sql).await;
     assert!(plan.contains("(`g` = 'A') AND (") && plan.contains("OR") && !plan.contains("FilterExec"), "{plan}");
 }
@@ -70,9 +82,10 @@ async fn c011_or_inside_and_keeps_its_brackets() {
 #[tokio::test]
 async fn c012_quotes_and_trailing_backslashes_stay_in_their_literal() {
     let values = r"(1,'C:\\temp\\'),(2,'O''Brien'),(3,'a\\b'),(4,'plain')";
-    let (_cluster, ctx) = table("id INT, s VARCHAR(30)", values).await;
+    let (cluster, ctx) = table("id INT, s VARCHAR(30)", values).await;
     for (text, id) in [(r"C:\temp\", "1"), ("O''Brien", "2"), (r"a\b", "3")] {
         assert_eq!(filtered(&ctx, &format!("SELECT id FROM t WHERE s = '{text}'")).await, [id], "{text}");
+        assert!(arrived(&cluster, &format!("`s` = '{}'", text.replace('\\', r"\\"))), "{text}");
     }
 }
 
@@ -117,10 +130,11 @@ async fn c015_an_in_list_longer_than_the_limit_of_the_server() {
 #[tokio::test]
 async fn c016_a_timestamp_literal_keeps_its_digits() {
     let values = "(1,'2027-01-15 08:00:00.123'),(2,'2027-01-15 08:00:00')";
-    let (_cluster, ctx) = table("id INT, ts DATETIME(3)", values).await;
+    let (cluster, ctx) = table("id INT, ts DATETIME(3)", values).await;
     let sql = "SELECT id FROM t WHERE ts = TIMESTAMP '2027-01-15 08:00:00.123'";
     assert_eq!(filtered(&ctx, sql).await, ["1"]);
     assert!(plan(&ctx, sql).await.contains("'2027-01-15 08:00:00.123000'"));
+    assert!(arrived(&cluster, "'2027-01-15 08:00:00.123000'"));
 }
 
 #[tokio::test]
@@ -186,8 +200,9 @@ async fn c019_a_limit_counts_after_a_filter_that_stays() {
 
 #[tokio::test]
 async fn c020_chinese_text_in_a_filter() {
-    let (_cluster, ctx) = table("name VARCHAR(30), age INT", "('数据',1),('??',2)").await;
+    let (cluster, ctx) = table("name VARCHAR(30), age INT", "('数据',1),('??',2)").await;
     assert_eq!(filtered(&ctx, "SELECT age FROM t WHERE name='数据'").await, ["1"]);
+    assert!(arrived(&cluster, "'数据'"));
     assert_eq!(filtered(&ctx, "SELECT age FROM t WHERE name LIKE '数_' AND character_length(name) = 2").await, ["1"]);
 }
 

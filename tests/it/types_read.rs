@@ -58,21 +58,23 @@ async fn every_form_of_every_type_reads_as_one_value() {
 #[tokio::test]
 async fn declared_types_are_given_where_they_are_exact() {
     let cluster = cluster(Profile::default(), OldForms::default(), "UTC").await;
-    cluster.duplicate_table("t", "id INT, s SMALLINT, da DATE, ts DATETIME(3), price DECIMAL(10, 2)", "").await;
-    cluster.doris("INSERT INTO {db}.t VALUES (1, -7, '2024-02-29', '2024-01-01 00:00:00.125', 1.25)").await;
+    cluster
+        .duplicate_table("t", "id INT, s SMALLINT, da DATE, ts DATETIME(3), price DECIMAL(10, 2), n DECIMAL(9, 0)", "")
+        .await;
+    cluster.doris("INSERT INTO {db}.t VALUES (1, -7, '2024-02-29', '2024-01-01 00:00:00.125', 1.25, -999999999)").await;
     let ctx = cluster.context();
-    let declared = "wide (id DECIMAL(12, 2), s DOUBLE, da TIMESTAMP, ts TIMESTAMP(9), price DECIMAL(40, 4))";
+    let declared = "wide (id DECIMAL(12, 2), s DOUBLE, da TIMESTAMP, ts TIMESTAMP(9), price DECIMAL(40, 4), n INT)";
     run(&ctx, &cluster.ddl(declared, "t", &[])).await;
-    let row = "1.00 | -7.0 | 2024-02-29T00:00:00 | 2024-01-01T00:00:00.125 | 1.2500";
+    let row = "1.00 | -7.0 | 2024-02-29T00:00:00 | 2024-01-01T00:00:00.125 | 1.2500 | -999999999";
     assert_eq!(lines(&run(&ctx, "SELECT * FROM wide").await), [row]);
-    let filtered =
-        "SELECT * FROM wide WHERE s < -6.5 AND da = TIMESTAMP '2024-02-29 00:00:00' AND price = 1.25 AND id = 1";
+    let filtered = "SELECT * FROM wide WHERE s < -6.5 AND da = TIMESTAMP '2024-02-29 00:00:00' AND price = 1.25 AND id = 1 AND n < 0";
     assert_eq!(lines(&run(&ctx, filtered).await), [row]);
     for (declared, column) in [
         ("narrow1 (id SMALLINT)", "id"),
         ("narrow2 (price DECIMAL(10, 1))", "price"),
         ("narrow3 (ts TIMESTAMP(0))", "ts"),
         ("narrow4 (id DECIMAL(9, 0))", "id"),
+        ("narrow5 (n SMALLINT)", "n"),
     ] {
         let name = declared.split(' ').next().expect("a name");
         let ddl = cluster.ddl(declared, "t", &[]);

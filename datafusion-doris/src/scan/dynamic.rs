@@ -16,7 +16,7 @@ use datafusion::physical_expr_common::physical_expr::snapshot_physical_expr;
 use datafusion::physical_plan::PhysicalExpr;
 
 use super::ScanPlan;
-use crate::sql::{Columns, PushedFilter, SqlColumn, pushed_filter, quote_ident};
+use crate::sql::{Columns, PushedFilter, SqlColumn, is_text, pushed_filter, quote_ident};
 use crate::types::{DorisType, compares_alike};
 
 /// `plan` with the present state of `filters`, whose columns are those of `schema`.
@@ -53,7 +53,9 @@ impl Columns for ScanColumns<'_> {
         let index = self.schema.index_of(&column.name).ok()?;
         let (stored, doris_type) = (self.plan.columns.get(index)?, self.types.get(index)?);
         let natural = doris_type.arrow_type().ok()?;
-        compares_alike(&natural, self.schema.field(index).data_type())
+        // Another system compares texts as it likes.
+        let in_doris = self.plan.table.catalog.is_none() || !is_text(doris_type);
+        (in_doris && compares_alike(&natural, self.schema.field(index).data_type()))
             .then(|| SqlColumn { sql: quote_ident(stored), doris_type: doris_type.clone() })
     }
 }

@@ -22,8 +22,8 @@ pub use changelog::{ChangelogSelect, HiddenColumns, IncrementType, commit_at_sql
 pub use create::{CreateStatements, CreateTable, create_database};
 pub use expr::filter_sql;
 pub(crate) use expr::{
-    Columns, KeyRows, PushedFilter, SqlColumn, SqlValue, condition_sql, has_key_literals, key_rows, pushed_filter,
-    value_sql,
+    Columns, KeyRows, PushedFilter, SqlColumn, SqlValue, condition_sql, has_key_literals, is_text, key_rows,
+    pushed_external_filter, pushed_filter, value_sql,
 };
 pub use ident::{quote_ident, quote_table};
 pub use literal::string_literal;

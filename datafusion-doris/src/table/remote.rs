@@ -4,7 +4,7 @@ use super::DorisTable;
 use crate::client::DorisClient;
 use crate::options::{PushdownOptions, ScanMode};
 use crate::scan::ReadSettings;
-use crate::sql::{quote_ident, quote_table};
+use crate::sql::{is_text, quote_ident, quote_table};
 use crate::types::{DorisType, TableIdent};
 
 /// What a statement can read, in the place of a table.
@@ -57,6 +57,8 @@ impl DorisTable {
         }
         let columns = (0..self.bound.columns()).filter_map(|index| {
             let (stored, doris_type, alike) = self.bound.stored(index)?;
+            // Another system compares texts as it likes.
+            let alike = alike && (self.doris.table.catalog.is_none() || !is_text(doris_type));
             Some(RemoteColumn { stored: stored.to_string(), doris_type: doris_type.clone(), alike })
         });
         Some(RemoteSource {

@@ -178,6 +178,9 @@ fn wire_actions_never_cut_a_value() {
     let (second, milli, micro) = (TimeUnit::Second, TimeUnit::Millisecond, TimeUnit::Microsecond);
     let list = |item| DataType::List(Arc::new(Field::new("item", item, true)));
     let zone: Arc<str> = "Asia/Shanghai".into();
+    let variant = |names: &[&str]| {
+        DataType::Struct(names.iter().map(|name| Field::new(*name, DataType::Binary, false)).collect())
+    };
     let cases: Vec<(DorisType, DataType, DataType, Option<WireAction>)> = vec![
         (DorisType::Int, Int32, Int32, Some(WireAction::Keep)),
         (DorisType::Int, Int32, Int64, Some(WireAction::Cast)),
@@ -211,6 +214,17 @@ fn wire_actions_never_cut_a_value() {
         (DorisType::Decimal(10, 2), Decimal128(10, 2), Decimal128(10, 1), None),
         (DorisType::Decimal(10, 2), Decimal128(10, 2), Decimal128(10, 4), None),
         (DorisType::Time(0), Float64, Float64, Some(WireAction::Keep)),
+        (DorisType::BigInt, Utf8, Int64, Some(WireAction::TextToValue(DorisType::BigInt))),
+        (DorisType::BigInt, Utf8, Int32, None),
+        (DorisType::String, Int64, Utf8, Some(WireAction::Cast)),
+        (DorisType::String, Float64, Utf8, None),
+        (DorisType::Decimal(9, 0), Decimal128(9, 0), Int32, Some(WireAction::Cast)),
+        (DorisType::Decimal(10, 0), Decimal128(10, 0), Int32, None),
+        (DorisType::Decimal(9, 1), Decimal128(9, 1), Int64, None),
+        (DorisType::Ipv6, Utf8, Decimal256(39, 0), Some(WireAction::Ipv6TextToDecimal)),
+        (DorisType::Variant, Utf8, Utf8, Some(WireAction::Keep)),
+        (DorisType::Variant, variant(&["metadata", "value"]), Utf8, Some(WireAction::VariantToText)),
+        (DorisType::Variant, variant(&["metadata", "value", "typed_value"]), Utf8, None),
         (
             DorisType::Array(boxed(DorisType::LargeInt)),
             list(Utf8),

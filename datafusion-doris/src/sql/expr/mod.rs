@@ -19,6 +19,7 @@
 //! A condition of which Doris knows only a part is sent as that part when it holds wherever the whole does
 //! ([`PushedFilter::Superset`]): `(a = 1 AND f(b)) OR c = 2` as `a = 1 OR c = 2`. DataFusion then filters again.
 
+mod external;
 mod key;
 mod typed;
 mod value;
@@ -27,10 +28,11 @@ use datafusion::common::{Column, ScalarValue};
 use datafusion::logical_expr::expr::{Between, Case, InList, Like};
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
 
+pub(crate) use self::external::pushed_external_filter;
 pub(crate) use self::key::{KeyRows, key_rows};
-pub(crate) use self::typed::has_key_literals;
+use self::typed::literal_of;
+pub(crate) use self::typed::{has_key_literals, is_text};
 pub(super) use self::typed::{integer_of, micros_of, text_of, typed_literal};
-use self::typed::{is_text, literal_of};
 pub(crate) use self::value::{SqlValue, value_sql};
 use super::{quote_ident, string_literal};
 use crate::types::{DorisType, TableSchema};
@@ -96,16 +98,16 @@ pub(crate) fn condition_sql(expr: &Expr, columns: &dyn Columns) -> Option<String
 pub(crate) fn pushed_filter(expr: &Expr, columns: &dyn Columns) -> Option<PushedFilter> {
     match condition_sql(expr, columns) {
         Some(sql) => Some(PushedFilter::Exact(sql)),
-        None => superset(expr, columns, 0).map(PushedFilter::Superset),
+        None => superset_of(expr, &|term| condition_sql(term, columns), 0).map(PushedFilter::Superset),
     }
 }
 
-/// A condition that holds wherever `expr` does.
-fn superset(expr: &Expr, columns: &dyn Columns, depth: usize) -> Option<String> {
+/// A condition that holds wherever `expr` does, made of the terms that are `known`.
+fn superset_of(expr: &Expr, known: &dyn Fn(&Expr) -> Option<String>, depth: usize) -> Option<String> {
     if depth > MAX_DEPTH {
         return None;
     }
-    let weaker = |term: &&Expr| condition_sql(term, columns).or_else(|| superset(term, columns, depth + 1));
+    let weaker = |term: &&Expr| known(term).or_else(|| superset_of(term, known, depth + 1));
     match expr {
         Expr::BinaryExpr(BinaryExpr { op: Operator::And, .. }) => {
             let terms: Vec<String> = chain(expr, Operator::And)?.iter().filter_map(weaker).collect();

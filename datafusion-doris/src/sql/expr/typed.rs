@@ -17,7 +17,8 @@ pub(super) fn literal_of(expr: &Expr) -> Option<&ScalarValue> {
     }
 }
 
-pub(super) fn is_text(doris_type: &DorisType) -> bool {
+/// CHAR, VARCHAR, STRING.
+pub(crate) fn is_text(doris_type: &DorisType) -> bool {
     matches!(doris_type, DorisType::Char(_) | DorisType::Varchar(_) | DorisType::String)
 }
 
