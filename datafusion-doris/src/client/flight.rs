@@ -37,6 +37,14 @@ const TCP_KEEP_ALIVE: Duration = Duration::from_secs(30);
 /// and ends connections that send more (GOAWAY `too_many_pings`).
 const HTTP2_KEEP_ALIVE: Duration = Duration::from_secs(330);
 
+/// Bytes of one result that the server may send before they are read.
+const STREAM_WINDOW: u32 = 8 << 20;
+/// The same of all results of a connection.
+const CONNECTION_WINDOW: u32 = 32 << 20;
+/// Largest piece of a result that the server may send in one HTTP/2 frame: with those of 16 KiB, which is the default, a
+/// reader spends as much on frames as on their content.
+const FRAME: u32 = 1 << 20;
+
 /// Connections to Flight servers, one per URL; a channel connects on first use and reconnects by itself.
 #[derive(Debug, Default)]
 pub(super) struct Channels {
@@ -67,8 +75,9 @@ impl Channels {
             .http2_keep_alive_interval(HTTP2_KEEP_ALIVE)
             .keep_alive_timeout(Duration::from_secs(20))
             .keep_alive_while_idle(false)
-            .initial_stream_window_size(8 << 20)
-            .initial_connection_window_size(32 << 20)
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .max_frame_size(FRAME)
             .connect_lazy();
         channels.insert(url.to_string(), channel.clone());
         Ok(channel)

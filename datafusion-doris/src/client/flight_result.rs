@@ -19,7 +19,7 @@ use super::invalid_text::Messages;
 use super::memory::{Counted, ReadMemory};
 use crate::error::{Error, Result, Retry};
 
-/// Batches decoded ahead of the consumer.
+/// Batches that a task which decodes them may be ahead of the consumer.
 pub(super) const PREFETCH_BATCHES: usize = 2;
 /// Parts of a result that are fetched at once where their order is of no matter.
 const PARTS_AT_ONCE: usize = 4;
@@ -76,11 +76,12 @@ impl FlightQuery {
         self.endpoints.len()
     }
 
-    /// All parts, one after the other, in the server's order; at most two batches are read ahead.
+    /// All parts, one after the other, in the server's order. What is read ahead are the bytes that the connection takes
+    /// without being asked.
     ///
     /// # Errors
     /// The stream's errors: [`Error::Server`], [`Error::Transport`]; a part that ends early is one. [`Error::Schema`] with
-    /// the column's name for text that is no UTF-8.
+    /// the column's name for text that is no UTF-8. It ends with the first.
     ///
     /// # Cancellation
     /// Dropping the stream ends the transfer.
@@ -88,7 +89,7 @@ impl FlightQuery {
         self.read(1, ReadMemory::default())
     }
 
-    /// All parts, each once, several at a time and in no common order; at most two batches are read ahead.
+    /// All parts, each once, several at a time and in no common order; else as [`Self::into_stream`].
     ///
     /// # Errors
     /// As [`Self::into_stream`].
@@ -107,34 +108,39 @@ impl FlightQuery {
         self.read(PARTS_AT_ONCE, memory)
     }
 
+    // In the task of whoever reads: the connection has one of its own, and a batch that changes tasks once more costs more
+    // than to decode it.
     fn read(
         self,
         parts_at_once: usize,
         memory: ReadMemory,
     ) -> impl Stream<Item = Result<RecordBatch>> + Send + 'static {
-        let Self { endpoints, connection, authority, subject, .. } = self;
-        let (sender, receiver) = mpsc::channel(PREFETCH_BATCHES);
-        let reader = async move {
-            let read = match endpoints.is_empty() {
-                true => Err(Error::Server {
-                    host: authority,
-                    operation: "the statement".into(),
-                    code: None,
-                    message: "the answer names no flight endpoint, so its rows cannot be fetched".into(),
-                }),
-                false => {
-                    let parts = futures::stream::iter(endpoints).map(Ok);
-                    let read = |endpoint| read_endpoint(&connection, &subject, endpoint, &memory, &sender);
-                    parts.try_for_each_concurrent(parts_at_once, read).await
+        let Self { mut endpoints, connection, authority, subject, .. } = self;
+        let subject: Arc<str> = subject.into();
+        let batches = match (endpoints.pop(), endpoints.is_empty()) {
+            (None, _) => {
+                let message = "the answer names no flight endpoint, so its rows cannot be fetched".into();
+                let operation = "the statement".into();
+                let error = Error::Server { host: authority, operation, code: None, message };
+                futures::stream::once(async { Err(error) }).boxed()
+            }
+            (Some(only), true) => read_endpoint(connection, subject, only, &memory).boxed(),
+            (Some(last), false) => {
+                endpoints.push(last);
+                let parts = futures::stream::iter(endpoints)
+                    .map(move |part| read_endpoint(connection.clone(), Arc::clone(&subject), part, &memory));
+                match parts_at_once {
+                    1 => parts.flatten().boxed(),
+                    _ => parts.map(StreamExt::boxed).flatten_unordered(parts_at_once).boxed(),
                 }
-            };
-            if let Err(error) = read {
-                // The consumer may be gone; then nobody is interested in the error either.
-                let _ = sender.send(Err(error)).await;
             }
         };
-        // The task starts with the first poll, so that a query may be turned into a stream outside of a runtime.
-        spawned("arrow flight", Box::pin(reader), receiver)
+        futures::stream::unfold(Some(batches), |batches| async move {
+            let mut batches = batches?;
+            let batch = batches.next().await?;
+            let rest = batch.is_ok().then_some(batches);
+            Some((batch, rest))
+        })
     }
 }
 
@@ -174,50 +180,51 @@ enum ReadState {
     Running(Option<SpawnedTask<()>>, mpsc::Receiver<Result<Counted>>),
 }
 
-/// Reads one part into `sender`. Ends early, without error, when the consumer is gone.
-async fn read_endpoint(
-    connection: &Connection,
-    subject: &str,
+/// The batches of one part.
+fn read_endpoint(
+    connection: Connection,
+    subject: Arc<str>,
     endpoint: ResultEndpoint,
     memory: &ReadMemory,
-    sender: &mpsc::Sender<Result<Counted>>,
-) -> Result<()> {
-    let mut failure = None;
+) -> impl Stream<Item = Result<RecordBatch>> + Send + 'static {
     let coming = memory.coming();
-    for (authority, channel) in endpoint.sources {
-        let mut service = connection.service(channel);
-        let request = connection.request(endpoint.ticket.clone());
-        let data = match service.do_get(request).await {
-            Ok(answer) => answer.into_inner(),
-            Err(status) => {
-                // Only a server that was not reached leaves the single-use ticket to the next alternative.
-                let unreachable = status.code() == Code::Unavailable;
-                failure = Some(status_error(&authority, "fetching the result", status));
-                if unreachable {
-                    continue;
+    let opened = async move {
+        let mut failure = None;
+        for (authority, channel) in endpoint.sources {
+            let request = connection.request(endpoint.ticket.clone());
+            match connection.service(channel).do_get(request).await {
+                Ok(answer) => {
+                    let messages = Messages::default();
+                    let kept = messages.clone();
+                    let data = answer.into_inner().map_err(FlightError::from);
+                    let data = data.inspect_ok(move |message| kept.keep(message));
+                    let batches = FlightRecordBatchStream::new_from_flight_data(data);
+                    return Ok(batches.map(move |batch| match batch {
+                        Ok(batch) => Ok(coming.counted(batch)?.taken()),
+                        Err(error @ FlightError::Tonic(_)) => Err(flight_error(&authority, error)),
+                        // It arrived and cannot be decoded.
+                        Err(error) => Err(match messages.invalid_text() {
+                            Some(reason) => Error::schema(subject.as_ref(), reason),
+                            None => flight_error(&authority, error),
+                        }),
+                    }));
                 }
-                break;
-            }
-        };
-        let messages = Messages::default();
-        let kept = messages.clone();
-        let data = data.map_err(FlightError::from).inspect_ok(move |message| kept.keep(message));
-        let mut batches = FlightRecordBatchStream::new_from_flight_data(data);
-        while let Some(batch) = batches.next().await {
-            let batch = batch.map_err(|error| match error {
-                FlightError::Tonic(_) => flight_error(&authority, error),
-                // It arrived and cannot be decoded.
-                error => match messages.invalid_text() {
-                    Some(reason) => Error::schema(subject, reason),
-                    None => flight_error(&authority, error),
-                },
-            })?;
-            let batch = coming.counted(batch)?;
-            if sender.send(Ok(batch)).await.is_err() {
-                return Ok(());
+                Err(status) => {
+                    // Only a server that was not reached leaves the single-use ticket to the next alternative.
+                    let unreachable = status.code() == Code::Unavailable;
+                    failure = Some(status_error(&authority, "fetching the result", status));
+                    if !unreachable {
+                        break;
+                    }
+                }
             }
         }
-        return Ok(());
-    }
-    failure.map_or(Ok(()), Err)
+        Err(failure.unwrap_or_else(|| Error::Server {
+            host: "the cluster".into(),
+            operation: "fetching the result".into(),
+            code: None,
+            message: "a flight endpoint without a location".into(),
+        }))
+    };
+    futures::stream::once(opened).try_flatten()
 }

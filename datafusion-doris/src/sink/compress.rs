@@ -37,8 +37,6 @@ impl Compressor {
     /// When the compressor fails.
     pub(super) fn write(&mut self, plain: &mut Vec<u8>) -> io::Result<()> {
         match self {
-            // Nothing to do for the first bytes but to change hands.
-            Self::Plain(ready) if ready.is_empty() => std::mem::swap(ready, plain),
             Self::Plain(ready) => ready.append(plain),
             Self::Gz(encoder) => encoder.write_all(plain)?,
             Self::Deflate(encoder) => encoder.write_all(plain)?,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::record_batch::RecordBatch;
 use bytes::Bytes;
 
-use super::body::{Body, SLICE_ROWS};
+use super::body::Body;
 use super::target::LoadTarget;
 use crate::error::Result;
 
@@ -24,8 +24,9 @@ impl LoadBody {
     /// # Errors
     /// [`crate::Error::Encode`] for a value that cannot be written exactly, with its column and row.
     pub fn write(&mut self, batch: &RecordBatch) -> Result<()> {
-        for start in (0..batch.num_rows()).step_by(SLICE_ROWS) {
-            self.0.append(batch, start, SLICE_ROWS.min(batch.num_rows() - start))?;
+        let rows = self.0.slice_rows(batch);
+        for start in (0..batch.num_rows()).step_by(rows) {
+            self.0.append(batch, start, rows.min(batch.num_rows() - start))?;
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::record_batch::RecordBatch;
 
-use super::body::{Body, SLICE_ROWS};
+use super::body::Body;
 use super::run::{Labels, LoadRun};
 use super::upload::Upload;
 use crate::error::Result;
@@ -31,9 +31,10 @@ impl LoadWriter {
                 self.upload.clear_leftover().await?;
             }
         }
-        for start in (0..batch.num_rows()).step_by(SLICE_ROWS) {
-            self.body.append(batch, start, SLICE_ROWS.min(batch.num_rows() - start))?;
-            if let Some(chunk) = self.body.full_chunk() {
+        let rows = self.body.slice_rows(batch);
+        for start in (0..batch.num_rows()).step_by(rows) {
+            self.body.encode(batch, start, rows.min(batch.num_rows() - start))?;
+            if let Some(chunk) = self.body.next_chunk().await? {
                 self.upload.send(chunk).await?;
             }
             tokio::task::yield_now().await;
@@ -53,6 +54,7 @@ impl LoadWriter {
         if rows == 0 {
             return Ok(());
         }
+        self.body.settle().await?;
         let rest = self.body.finish()?;
         if !rest.is_empty() {
             failpoints::request(failpoints::BODY_LAST)?;

@@ -124,18 +124,30 @@ impl Encoder for ArrowEncoder {
             Some(stream) => stream,
             none => none.insert(Self::open(&self.plan).map_err(stream_error)?),
         };
-        stream.write(&batch).map_err(stream_error)?;
-        out.append(stream.get_mut());
+        into(out, stream, |stream| stream.write(&batch))?;
         Ok(batch.num_rows() as u64)
     }
 
     fn finish(&mut self, out: &mut Vec<u8>) -> Result<()> {
         if let Some(stream) = &mut self.stream {
-            stream.finish().map_err(stream_error)?;
-            out.append(stream.get_mut());
+            into(out, stream, StreamWriter::finish)?;
         }
         Ok(())
     }
+}
+
+/// Lets `stream` write to the end of `out`, without a copy of what is there.
+fn into(
+    out: &mut Vec<u8>,
+    stream: &mut StreamWriter<Vec<u8>>,
+    write: impl FnOnce(&mut StreamWriter<Vec<u8>>) -> Result<(), ArrowError>,
+) -> Result<()> {
+    // The schema, once.
+    out.append(stream.get_mut());
+    std::mem::swap(out, stream.get_mut());
+    let written = write(stream);
+    std::mem::swap(out, stream.get_mut());
+    written.map_err(stream_error)
 }
 
 impl fmt::Debug for ArrowEncoder {

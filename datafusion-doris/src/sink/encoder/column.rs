@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use arrow::array::cast::AsArray;
-use arrow::array::{Array, ArrayRef, LargeStringArray, StringArray, StringViewArray};
+use arrow::array::{
+    Array, ArrayRef, GenericStringArray, LargeStringArray, OffsetSizeTrait, StringArray, StringViewArray,
+};
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::datatypes::{
     DataType, Date32Type, Date64Type, Decimal128Type, Decimal256Type, Float32Type, Float64Type, Int8Type, Int16Type,
@@ -12,8 +14,11 @@ use arrow::datatypes::{
     UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 
-use super::digits::{push_date, push_datetime, push_decimal128, push_decimal256, push_i64, push_time, push_u64};
-use super::json::{push_string, push_value};
+use super::digits::{
+    DAY_MICROS, push_date, push_datetime, push_decimal128, push_decimal256, push_i64, push_time, push_u64,
+};
+use super::escape;
+use super::json::{push_string, push_text, push_value};
 
 /// Appends the text of a row's value; the error says why it has none.
 pub(super) type Write = Box<dyn Fn(usize, &mut Vec<u8>) -> Result<(), String> + Send>;
@@ -46,20 +51,37 @@ pub(super) enum Values {
     Nested(Write),
 }
 
-/// String arrays.
-pub(super) enum Text {
+/// A string array.
+pub(super) struct Text {
+    array: Strings,
+    plain: bool,
+}
+
+enum Strings {
     Utf8(StringArray),
     LargeUtf8(LargeStringArray),
     View(StringViewArray),
 }
 
 impl Text {
+    fn of_offsets<O: OffsetSizeTrait>(array: &GenericStringArray<O>, strings: Strings) -> Self {
+        let end = |offset: Option<&O>| offset.map_or(0, |offset| offset.as_usize());
+        let offsets = array.value_offsets();
+        let bytes = array.value_data().get(end(offsets.first())..end(offsets.last()));
+        Self { array: strings, plain: bytes.is_some_and(|bytes| !escape::any_special(bytes)) }
+    }
+
     pub(super) fn value(&self, row: usize) -> &str {
-        match self {
-            Text::Utf8(array) => array.value(row),
-            Text::LargeUtf8(array) => array.value(row),
-            Text::View(array) => array.value(row),
+        match &self.array {
+            Strings::Utf8(array) => array.value(row),
+            Strings::LargeUtf8(array) => array.value(row),
+            Strings::View(array) => array.value(row),
         }
+    }
+
+    /// True when it is known that no value holds what is special in JSON ([`escape::is_special`]).
+    pub(super) fn is_plain(&self) -> bool {
+        self.plain
     }
 }
 
@@ -169,14 +191,14 @@ fn values(array: &ArrayRef) -> Result<Values, String> {
             let array = array.as_primitive::<Float32Type>().clone();
             Values::Float(Box::new(move |row, out| {
                 let value = array.value(row);
-                push_float(out, value.is_nan(), value.is_infinite(), value.is_sign_negative(), &value)
+                push_float(out, value, value.is_nan(), value.is_infinite(), value.is_sign_negative())
             }))
         }
         DataType::Float64 => {
             let array = array.as_primitive::<Float64Type>().clone();
             Values::Float(Box::new(move |row, out| {
                 let value = array.value(row);
-                push_float(out, value.is_nan(), value.is_infinite(), value.is_sign_negative(), &value)
+                push_float(out, value, value.is_nan(), value.is_infinite(), value.is_sign_negative())
             }))
         }
         DataType::Decimal32(precision, scale) | DataType::Decimal64(precision, scale) => {
@@ -219,9 +241,15 @@ fn values(array: &ArrayRef) -> Result<Values, String> {
             TimeUnit::Microsecond => times(array.as_primitive::<Time64MicrosecondType>().values().clone(), 1, 1),
             _ => times(array.as_primitive::<Time64NanosecondType>().values().clone(), 1, 1_000),
         },
-        DataType::Utf8 => Values::Text(Text::Utf8(array.as_string::<i32>().clone())),
-        DataType::LargeUtf8 => Values::Text(Text::LargeUtf8(array.as_string::<i64>().clone())),
-        DataType::Utf8View => Values::Text(Text::View(array.as_string_view().clone())),
+        DataType::Utf8 => {
+            let array = array.as_string::<i32>();
+            Values::Text(Text::of_offsets(array, Strings::Utf8(array.clone())))
+        }
+        DataType::LargeUtf8 => {
+            let array = array.as_string::<i64>();
+            Values::Text(Text::of_offsets(array, Strings::LargeUtf8(array.clone())))
+        }
+        DataType::Utf8View => Values::Text(Text { array: Strings::View(array.as_string_view().clone()), plain: false }),
         DataType::Dictionary(_, value) => return cast_first(array, value),
         DataType::RunEndEncoded(_, value) => return cast_first(array, value.data_type()),
         DataType::ListView(item) => return cast_first(array, &DataType::List(Arc::clone(item))),
@@ -251,15 +279,13 @@ fn cast_first(array: &ArrayRef, to: &DataType) -> Result<Values, String> {
 }
 
 /// The shortest text that reads back as the same value; with an exponent only where it is far from 1.
-fn push_float(out: &mut Vec<u8>, nan: bool, infinite: bool, negative: bool, value: &impl std::fmt::Debug) -> bool {
-    use std::io::Write;
+fn push_float(out: &mut Vec<u8>, value: impl zmij::Float, nan: bool, infinite: bool, negative: bool) -> bool {
     if nan {
         out.extend_from_slice(b"NaN");
     } else if infinite {
         out.extend_from_slice(if negative { b"-Infinity" } else { b"Infinity" });
     } else {
-        // Writing to a Vec cannot fail.
-        let _ = write!(out, "{value:?}");
+        out.extend_from_slice(zmij::Buffer::new().format_finite(value).as_bytes());
     }
     !nan && !infinite
 }
@@ -287,7 +313,11 @@ where
     T: arrow::datatypes::ArrowNativeType + Into<i64> + Send + Sync,
 {
     Values::Quoted(Box::new(move |row, out| {
-        push_time(out, micros(raw[row].into(), multiply, divide)?);
+        let micros = micros(raw[row].into(), multiply, divide)?;
+        if !(0..DAY_MICROS).contains(&micros) {
+            return Err("the time is outside of 00:00:00 to 23:59:59".into());
+        }
+        push_time(out, micros);
         Ok(())
     }))
 }
@@ -299,7 +329,7 @@ fn micros(raw: i64, multiply: i64, divide: i64) -> Result<i64, String> {
     (raw / divide).checked_mul(multiply).ok_or_else(|| "the year is outside of 0000 to 9999".into())
 }
 
-fn lists<O: arrow::array::OffsetSizeTrait>(offsets: OffsetBuffer<O>, items: Column) -> Values {
+fn lists<O: OffsetSizeTrait>(offsets: OffsetBuffer<O>, items: Column) -> Values {
     Values::Nested(Box::new(move |row, out| {
         push_items(out, &items, offsets[row].as_usize()..offsets[row + 1].as_usize())
     }))
@@ -342,7 +372,7 @@ fn maps(array: &ArrayRef) -> Result<Values, String> {
 /// A JSON key is a string, whatever the type of the map's keys.
 fn push_key(out: &mut Vec<u8>, keys: &Column, at: usize) -> Result<(), String> {
     match &keys.values {
-        Values::Text(text) => push_string(out, text.value(at)),
+        Values::Text(text) => push_text(out, text, at),
         Values::Number(write) | Values::Exact(write) | Values::Quoted(write) => {
             out.push(b'"');
             write(at, out)?;

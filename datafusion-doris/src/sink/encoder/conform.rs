@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use arrow::array::cast::AsArray;
 use arrow::array::{
-    Array, ArrayRef, BooleanArray, ListArray, MapArray, StringBuilder, StructArray, UInt32Array, new_null_array,
+    Array, ArrayRef, BooleanArray, ListArray, MapArray, StringArray, StructArray, UInt32Array, new_null_array,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::kernels::cmp::distinct;
@@ -18,6 +18,9 @@ use arrow::error::ArrowError;
 
 use super::column::Column;
 use crate::types::DorisType;
+
+/// Bytes of a text of a date with its time, which is what becomes text most often.
+const TYPICAL_TEXT: usize = 20;
 
 /// A value that cannot be carried.
 #[derive(Debug)]
@@ -147,19 +150,19 @@ impl Conform {
             return cast(array, &self.wire).map_err(broken);
         }
         let column = Column::new(array).map_err(|reason| Misfit { row: 0, reason })?;
-        let mut texts = StringBuilder::new();
-        let mut bytes = Vec::new();
+        let mut bytes = Vec::with_capacity(array.len() * TYPICAL_TEXT);
+        let mut ends = Vec::with_capacity(array.len() + 1);
+        ends.push(0);
         for row in 0..array.len() {
-            if column.is_null(row) {
-                texts.append_null();
-                continue;
+            if !column.is_null(row) {
+                column.push_text(row, &mut bytes).map_err(|reason| Misfit { row, reason })?;
             }
-            bytes.clear();
-            column.push_text(row, &mut bytes).map_err(|reason| Misfit { row, reason })?;
-            let text = std::str::from_utf8(&bytes).map_err(|error| Misfit { row, reason: error.to_string() })?;
-            texts.append_value(text);
+            let end = i32::try_from(bytes.len()).map_err(|error| Misfit { row, reason: error.to_string() })?;
+            ends.push(end);
         }
-        Ok(Arc::new(texts.finish()))
+        let offsets = OffsetBuffer::new(ends.into());
+        let texts = StringArray::try_new(offsets, bytes.into(), array.logical_nulls()).map_err(broken)?;
+        Ok(Arc::new(texts))
     }
 
     fn list(&self, array: &ArrayRef, element: &Conform) -> Result<ArrayRef, Misfit> {

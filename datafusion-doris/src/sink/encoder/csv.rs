@@ -3,6 +3,7 @@
 use arrow::record_batch::RecordBatch;
 
 use super::column::{Column, Values};
+use super::escape::push_escaped;
 use super::{Encoder, RowAction, RowLayout};
 use crate::error::Result;
 use crate::options::CsvFormat;
@@ -23,6 +24,8 @@ pub(crate) struct CsvEncoder {
     layout: RowLayout,
     format: CsvFormat,
     quoting: Option<Quoting>,
+    /// No separator can be in a number, date or time.
+    bare_is_safe: bool,
     nested: Vec<u8>,
 }
 
@@ -39,7 +42,9 @@ impl CsvEncoder {
             (Some(enclose), Some(escape)) => Some(Quoting { enclose, escape }),
             _ => None,
         };
-        Self { layout, format, quoting, nested: Vec::new() }
+        let separators = [&format.column_separator, &format.line_delimiter];
+        let bare_is_safe = separators.iter().all(|separator| separator.iter().any(|byte| !may_be_bare(*byte)));
+        Self { layout, format, quoting, bare_is_safe, nested: Vec::new() }
     }
 
     fn push_field(&mut self, out: &mut Vec<u8>, column: &Column, row: usize) -> std::result::Result<(), String> {
@@ -58,7 +63,14 @@ impl CsvEncoder {
                 write(row, out);
                 return self.check_bare(&out[start..]);
             }
-            Values::Text(text) => return self.push_text(out, text.value(row).as_bytes()),
+            Values::Text(text) => match self.quoting {
+                Some(Quoting { enclose: b'"', escape: b'\\' }) if text.is_plain() => {
+                    out.push(b'"');
+                    out.extend_from_slice(text.value(row).as_bytes());
+                    out.push(b'"');
+                }
+                _ => return self.push_text(out, text.value(row).as_bytes()),
+            },
             Values::Nested(write) => {
                 let mut nested = std::mem::take(&mut self.nested);
                 nested.clear();
@@ -82,15 +94,8 @@ impl CsvEncoder {
             return Ok(());
         };
         out.push(enclose);
-        let mut copied = 0;
-        for (at, &byte) in text.iter().enumerate() {
-            if byte == enclose || byte == escape {
-                out.extend_from_slice(&text[copied..at]);
-                out.push(escape);
-                copied = at;
-            }
-        }
-        out.extend_from_slice(&text[copied..]);
+        let special = |byte| (byte == enclose) | (byte == escape);
+        push_escaped(out, text, special, |out, byte| out.extend_from_slice(&[escape, byte]));
         out.push(enclose);
         Ok(())
     }
@@ -117,7 +122,7 @@ impl CsvEncoder {
 
     /// Numbers and dates are written without quotes: no separator made of digits or signs may be in them.
     fn check_bare(&self, text: &[u8]) -> std::result::Result<(), String> {
-        self.check_separators(text)
+        if self.bare_is_safe { Ok(()) } else { self.check_separators(text) }
     }
 
     fn check_separators(&self, text: &[u8]) -> std::result::Result<(), String> {
@@ -130,6 +135,11 @@ impl CsvEncoder {
         }
         Ok(())
     }
+}
+
+/// Whether a byte may be in a text that is written without quotes: of a number, a truth value, a date or a time.
+fn may_be_bare(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.' | b':' | b' ')
 }
 
 fn contains(text: &[u8], separator: &[u8]) -> bool {

@@ -1,35 +1,81 @@
 //! Decimal texts of numbers, dates and times, by integer arithmetic.
+//!
+//! Each is written into room of a fixed size at the end of the buffer, of which only the used part is kept: copies of a
+//! known size are instructions, where those of any other are calls.
 
 use arrow::datatypes::i256;
 
-const PAIRS: &[u8; 200] = b"0001020304050607080910111213141516171819\
-2021222324252627282930313233343536373839\
-4041424344454647484950515253545556575859\
-6061626364656667686970717273747576777879\
-8081828384858687888990919293949596979899";
+/// The numbers below 100 as two digits; a power of two of them, so that an index needs no check but a mask.
+const PAIRS: [[u8; 2]; 128] = {
+    let mut pairs = [[b'0'; 2]; 128];
+    let mut at = 0;
+    while at < 100 {
+        pairs[at] = [b'0' + (at / 10) as u8, b'0' + (at % 10) as u8];
+        at += 1;
+    }
+    pairs
+};
 
 /// Microseconds of a day.
 pub(super) const DAY_MICROS: i64 = 86_400_000_000;
 
+/// Most digits of a `u64`.
+const U64_DIGITS: usize = 20;
+/// Powers of ten below 2^64.
+const TENS: [u64; U64_DIGITS] = {
+    let mut tens = [1; U64_DIGITS];
+    let mut at = 1;
+    while at < U64_DIGITS {
+        tens[at] = tens[at - 1] * 10;
+        at += 1;
+    }
+    tens
+};
+
+/// Appends what `write` puts into `N` zero bytes; it gives the number of those that are kept.
+fn push_in<const N: usize>(out: &mut Vec<u8>, write: impl FnOnce(&mut [u8; N]) -> usize) {
+    let start = out.len();
+    out.extend_from_slice(&[0; N]);
+    let used = out.last_chunk_mut().map_or(0, write);
+    out.truncate(start + used);
+}
+
+/// Number of decimal digits.
+fn digits_of(value: u64) -> usize {
+    // log10(2) is about 1233 / 4096; one too many where the value is below that power of ten.
+    let odd = value | 1;
+    let most = (((64 - odd.leading_zeros()) * 1233) >> 12) as usize;
+    most + usize::from(odd >= TENS[most])
+}
+
+/// Writes the last `count` digits of `value` to the start of `room`.
+fn put_digits(room: &mut [u8], mut value: u64, count: usize) {
+    let mut end = count.min(room.len());
+    while let Some(four) = room[..end].last_chunk_mut::<4>() {
+        let low = (value % 10_000) as usize;
+        value /= 10_000;
+        put_pair(four, 0, low / 100);
+        put_pair(four, 2, low % 100);
+        end -= 4;
+    }
+    for digit in room[..end].iter_mut().rev() {
+        *digit = b'0' + (value % 10) as u8;
+        value /= 10;
+    }
+}
+
+/// Writes the two digits of a number below 100.
+fn put_pair<const N: usize>(room: &mut [u8; N], at: usize, value: usize) {
+    [room[at], room[at + 1]] = PAIRS[value & 127];
+}
+
 /// Appends `value`.
-pub(super) fn push_u64(out: &mut Vec<u8>, mut value: u64) {
-    let mut buffer = [0u8; 20];
-    let mut at = buffer.len();
-    while value >= 100 {
-        let pair = (value % 100) as usize * 2;
-        value /= 100;
-        at -= 2;
-        buffer[at..at + 2].copy_from_slice(&PAIRS[pair..pair + 2]);
-    }
-    if value >= 10 {
-        let pair = value as usize * 2;
-        at -= 2;
-        buffer[at..at + 2].copy_from_slice(&PAIRS[pair..pair + 2]);
-    } else {
-        at -= 1;
-        buffer[at] = b'0' + value as u8;
-    }
-    out.extend_from_slice(&buffer[at..]);
+pub(super) fn push_u64(out: &mut Vec<u8>, value: u64) {
+    push_in::<U64_DIGITS>(out, |room| {
+        let count = digits_of(value);
+        put_digits(room, value, count);
+        count
+    });
 }
 
 /// Appends `value`.
@@ -46,13 +92,17 @@ pub(super) fn push_decimal128(out: &mut Vec<u8>, unscaled: i128, scale: i8) {
         out.push(b'-');
     }
     let magnitude = unscaled.unsigned_abs();
-    match u64::try_from(magnitude) {
-        Ok(small) => {
-            let mut digits = Vec::with_capacity(20);
-            push_u64(&mut digits, small);
-            push_scaled(out, &digits, scale);
-        }
-        Err(_) => push_scaled(out, magnitude.to_string().as_bytes(), scale),
+    match (u64::try_from(magnitude), usize::try_from(scale)) {
+        (Ok(small), Ok(0)) => push_u64(out, small),
+        (Ok(small), Ok(scale)) if scale < U64_DIGITS => push_in::<{ 2 * U64_DIGITS }>(out, |room| {
+            let (whole, fraction) = (small / TENS[scale], small % TENS[scale]);
+            let count = digits_of(whole);
+            put_digits(room, whole, count);
+            room[count] = b'.';
+            put_digits(&mut room[count + 1..], fraction, scale);
+            count + 1 + scale
+        }),
+        _ => push_scaled(out, magnitude.to_string().as_bytes(), scale),
     }
 }
 
@@ -95,34 +145,14 @@ fn push_scaled(out: &mut Vec<u8>, digits: &[u8], scale: i8) {
 /// # Errors
 /// Years outside of 0..=9999, which Doris cannot hold.
 pub(super) fn push_date(out: &mut Vec<u8>, day: i64) -> Result<(), String> {
-    let (year, month, day) = civil(day);
-    if !(0..=9999).contains(&year) {
-        return Err(format!("year {year} is outside of 0000 to 9999"));
-    }
-    push_pair(out, (year / 100) as usize);
-    push_pair(out, (year % 100) as usize);
-    out.push(b'-');
-    push_pair(out, month);
-    out.push(b'-');
-    push_pair(out, day);
+    let date = civil(day)?;
+    push_in::<16>(out, |room| put_date(room, date));
     Ok(())
 }
 
 /// Appends `HH:MM:SS[.ffffff]` of microseconds since midnight.
 pub(super) fn push_time(out: &mut Vec<u8>, micros: i64) {
-    let seconds = (micros / 1_000_000) as usize;
-    push_pair(out, seconds / 3600);
-    out.push(b':');
-    push_pair(out, seconds / 60 % 60);
-    out.push(b':');
-    push_pair(out, seconds % 60);
-    let fraction = (micros % 1_000_000) as usize;
-    if fraction != 0 {
-        out.push(b'.');
-        push_pair(out, fraction / 10_000);
-        push_pair(out, fraction / 100 % 100);
-        push_pair(out, fraction % 100);
-    }
+    push_in::<16>(out, |room| put_time(room, 0, micros));
 }
 
 /// Appends `YYYY-MM-DD HH:MM:SS[.ffffff]` of microseconds since 1970-01-01.
@@ -130,31 +160,77 @@ pub(super) fn push_time(out: &mut Vec<u8>, micros: i64) {
 /// # Errors
 /// Years outside of 0..=9999.
 pub(super) fn push_datetime(out: &mut Vec<u8>, micros: i64) -> Result<(), String> {
-    push_date(out, micros.div_euclid(DAY_MICROS))?;
-    out.push(b' ');
-    push_time(out, micros.rem_euclid(DAY_MICROS));
+    let date = civil(micros.div_euclid(DAY_MICROS))?;
+    push_in::<32>(out, |room| {
+        let end = put_date(room, date);
+        room[end] = b' ';
+        put_time(room, end + 1, micros.rem_euclid(DAY_MICROS))
+    });
     Ok(())
 }
 
-fn push_pair(out: &mut Vec<u8>, value: usize) {
-    let at = value * 2;
-    out.extend_from_slice(&PAIRS[at..at + 2]);
+/// Writes `YYYY-MM-DD` to the start of `room`; gives its end.
+fn put_date<const N: usize>(room: &mut [u8; N], (year, month, day): (usize, usize, usize)) -> usize {
+    put_pair(room, 0, year / 100);
+    put_pair(room, 2, year % 100);
+    room[4] = b'-';
+    put_pair(room, 5, month);
+    room[7] = b'-';
+    put_pair(room, 8, day);
+    10
+}
+
+/// Writes `HH:MM:SS[.ffffff]` at `at`; gives its end.
+fn put_time<const N: usize>(room: &mut [u8; N], at: usize, micros: i64) -> usize {
+    let (seconds, fraction) = ((micros / 1_000_000) as u32 as usize, (micros % 1_000_000) as u32 as usize);
+    put_pair(room, at, seconds / 3600);
+    room[at + 2] = b':';
+    put_pair(room, at + 3, seconds / 60 % 60);
+    room[at + 5] = b':';
+    put_pair(room, at + 6, seconds % 60);
+    if fraction == 0 {
+        return at + 8;
+    }
+    room[at + 8] = b'.';
+    put_pair(room, at + 9, fraction / 10_000);
+    put_pair(room, at + 11, fraction / 100 % 100);
+    put_pair(room, at + 13, fraction % 100);
+    at + 15
 }
 
 /// Year, month and day of a day counted from 1970-01-01, in the proleptic Gregorian calendar.
 ///
-/// Counts in eras of 400 years that start on 1 March, so that the leap day is the last day of a year.
-fn civil(day: i64) -> (i64, usize, usize) {
-    let shifted = day + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let day_of_era = shifted.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day_of_month = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    (year, month as usize, day_of_month as usize)
+/// Years begin on 1 March, so that the leap day is the last day of a year. Divisions are products with shifts: C. Neri and
+/// L. Schneider, "Euclidean affine functions and their application to calendar algorithms", 2022.
+///
+/// # Errors
+/// Years outside of 0..=9999.
+fn civil(day: i64) -> Result<(usize, usize, usize), String> {
+    /// Days from 1 March of the year -400 to 1970-01-01.
+    const SHIFT: i64 = 719_468 + 146_097;
+    if !(-719_528..=2_932_896).contains(&day) {
+        return Err(out_of_years(day));
+    }
+    let shifted = (day + SHIFT) as u32;
+    let of_centuries = 4 * shifted + 3;
+    let (century, day_of_century) = (of_centuries / 146_097, of_centuries % 146_097 / 4);
+    let of_years = u64::from(4 * day_of_century + 3) * 2_939_745;
+    let (year_of_century, day_of_year) = ((of_years >> 32) as u32, of_years as u32 / 2_939_745 / 4);
+    let of_months = 2141 * day_of_year + 197_913;
+    let (month_from_march, day_of_month) = (of_months >> 16, of_months % 65_536 / 2141);
+    let next_year = day_of_year >= 306;
+    let month = if next_year { month_from_march - 12 } else { month_from_march };
+    let year = 100 * century + year_of_century + u32::from(next_year) - 400;
+    Ok((year as usize, month as usize, day_of_month as usize + 1))
+}
+
+/// Why a day has no text.
+#[cold]
+fn out_of_years(day: i64) -> String {
+    let year =
+        chrono::DateTime::from_timestamp(day.saturating_mul(86_400), 0).map(|time| chrono::Datelike::year(&time));
+    let year = year.map_or_else(|| format!("of day {day}"), |year| year.to_string());
+    format!("year {year} is outside of 0000 to 9999")
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 
 use arrow::record_batch::RecordBatch;
 
-use super::column::{Column, Values};
+use super::column::{Column, Text, Values};
+use super::escape::{is_special, push_escaped};
 use super::{Encoder, RowAction, RowLayout};
 use crate::error::Result;
 use crate::protocol::DELETE_SIGN;
@@ -15,7 +16,7 @@ use crate::protocol::DELETE_SIGN;
 #[derive(Debug)]
 pub(crate) struct JsonEncoder {
     layout: RowLayout,
-    /// `"a":` of each column.
+    /// `,"a":` of each column.
     keys: Vec<Vec<u8>>,
     delete_key: Vec<u8>,
 }
@@ -23,7 +24,8 @@ pub(crate) struct JsonEncoder {
 impl JsonEncoder {
     pub(crate) fn new(layout: RowLayout) -> Self {
         let key = |name: &str| {
-            let mut key = Vec::with_capacity(name.len() + 3);
+            let mut key = Vec::with_capacity(name.len() + 4);
+            key.push(b',');
             push_string(&mut key, name);
             key.push(b':');
             key
@@ -43,22 +45,22 @@ impl Encoder for JsonEncoder {
                 RowAction::Skip => continue,
                 RowAction::Write(sign) => sign,
             };
-            let mut separator = b'{';
+            let start = out.len();
             for (at, (key, column)) in self.keys.iter().zip(&rows.columns).enumerate() {
                 if self.layout.sparse && column.is_null(row) && !self.layout.columns[at].key {
                     continue;
                 }
-                out.push(std::mem::replace(&mut separator, b','));
                 out.extend_from_slice(key);
                 push_value(out, column, row, false).map_err(|reason| self.layout.error(at, row, reason))?;
             }
             if let Some(sign) = sign {
-                out.push(std::mem::replace(&mut separator, b','));
                 out.extend_from_slice(&self.delete_key);
                 out.push(sign);
             }
-            if separator == b'{' {
-                out.push(separator);
+            // In place of the first comma.
+            match out.get_mut(start) {
+                Some(first) => *first = b'{',
+                None => out.push(b'{'),
             }
             out.extend_from_slice(b"}\n");
             written += 1;
@@ -92,36 +94,36 @@ pub(super) fn push_value(out: &mut Vec<u8>, column: &Column, row: usize, nested:
                 out.push(b'"');
             }
         }
-        Values::Text(text) => push_string(out, text.value(row)),
+        Values::Text(text) => push_text(out, text, row),
     }
     Ok(())
+}
+
+/// Appends a value of a text column as a JSON string.
+pub(super) fn push_text(out: &mut Vec<u8>, text: &Text, row: usize) {
+    if !text.is_plain() {
+        return push_string(out, text.value(row));
+    }
+    out.push(b'"');
+    out.extend_from_slice(text.value(row).as_bytes());
+    out.push(b'"');
 }
 
 /// Appends a JSON string. Everything but quotes, backslashes and control characters stays UTF-8.
 pub(super) fn push_string(out: &mut Vec<u8>, text: &str) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     out.push(b'"');
-    let bytes = text.as_bytes();
-    let mut copied = 0;
-    for (at, &byte) in bytes.iter().enumerate() {
-        if byte >= 0x20 && byte != b'"' && byte != b'\\' {
-            continue;
+    push_escaped(out, text.as_bytes(), is_special, |out, byte| match byte {
+        b'"' => out.extend_from_slice(b"\\\""),
+        b'\\' => out.extend_from_slice(b"\\\\"),
+        b'\n' => out.extend_from_slice(b"\\n"),
+        b'\r' => out.extend_from_slice(b"\\r"),
+        b'\t' => out.extend_from_slice(b"\\t"),
+        other => {
+            out.extend_from_slice(b"\\u00");
+            out.push(HEX[usize::from(other >> 4)]);
+            out.push(HEX[usize::from(other & 15)]);
         }
-        out.extend_from_slice(&bytes[copied..at]);
-        copied = at + 1;
-        match byte {
-            b'"' => out.extend_from_slice(b"\\\""),
-            b'\\' => out.extend_from_slice(b"\\\\"),
-            b'\n' => out.extend_from_slice(b"\\n"),
-            b'\r' => out.extend_from_slice(b"\\r"),
-            b'\t' => out.extend_from_slice(b"\\t"),
-            other => {
-                out.extend_from_slice(b"\\u00");
-                out.push(HEX[usize::from(other >> 4)]);
-                out.push(HEX[usize::from(other & 15)]);
-            }
-        }
-    }
-    out.extend_from_slice(&bytes[copied..]);
+    });
     out.push(b'"');
 }

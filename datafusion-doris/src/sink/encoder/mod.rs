@@ -8,6 +8,7 @@ mod column;
 mod conform;
 mod csv;
 mod digits;
+mod escape;
 mod json;
 mod parquet;
 #[cfg(test)]
@@ -24,7 +25,7 @@ use ::arrow::record_batch::RecordBatch;
 use datafusion::common::{Result as DataFusionResult, ScalarValue};
 
 pub(crate) use self::arrow::{ArrowEncoder, ArrowPlan};
-use self::column::{Column, Text, Values};
+use self::column::{Column, Values};
 use self::conform::plain;
 pub(crate) use self::csv::CsvEncoder;
 pub(crate) use self::json::JsonEncoder;
@@ -245,7 +246,7 @@ impl RowLayout {
         };
         let kinds = Column::new(batch.column(at)).map_err(|reason| refuse(0, reason))?;
         let text = |row: usize| match &kinds.values {
-            Values::Text(text) if !kinds.is_null(row) => Some(Text::value(text, row)),
+            Values::Text(text) if !kinds.is_null(row) => Some(text.value(row)),
             _ => None,
         };
         (0..batch.num_rows())

@@ -177,7 +177,7 @@ fn big_numbers_keep_every_digit() {
 fn floats_are_shortest_and_never_null() {
     let values = vec![0.1, -0.0, 1.0, 1e300, 5e-324, f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
     let batch = batch(vec![("f", Arc::new(Float64Array::from(values)))]);
-    assert_eq!(csv(&batch), "0.1\n-0.0\n1.0\n1e300\n5e-324\nNaN\nInfinity\n-Infinity\n");
+    assert_eq!(csv(&batch), "0.1\n-0.0\n1.0\n1e+300\n5e-324\nNaN\nInfinity\n-Infinity\n");
     let json = json_text(&batch).unwrap();
     let lines: Vec<&str> = json.lines().collect();
     assert_eq!(lines[0], "{\"f\":0.1}");

@@ -114,7 +114,19 @@ impl EnclosedScan {
         // What follows a closing byte decides whether it closes, so keep enough bytes for either separator.
         let lookahead = options.separator.len().max(options.delimiter.len()) + 2;
         let limit = if complete { bytes.len() } else { bytes.len().saturating_sub(lookahead) };
+        let [separator, delimiter] = [&options.separator, &options.delimiter].map(|text| text.first().copied());
         while self.at < limit {
+            // Most bytes are none that matters where they are.
+            let ahead = &bytes[self.at..limit];
+            let skipped = match (self.inside, self.field_start) {
+                (true, _) => find_either(ahead, Some(enclose), options.escape),
+                (false, true) => 0,
+                (false, false) => find_either(ahead, separator, delimiter),
+            };
+            self.at += skipped;
+            if self.at == limit {
+                break;
+            }
             let rest = &bytes[self.at..];
             if self.inside {
                 if Some(rest[0]) == options.escape && rest.len() > 1 {
@@ -171,6 +183,8 @@ fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
     None
 }
 
+/// Bytes that [`find_either`] looks at one by one first.
+const NEAR: usize = 16;
 /// Bytes that [`find_byte`] looks at together.
 const WIDE: usize = 64;
 
@@ -186,6 +200,26 @@ pub(super) fn find_byte(haystack: &[u8], byte: u8) -> Option<usize> {
         base += WIDE;
     }
     rest.iter().position(|b| *b == byte).map(|at| base + at)
+}
+
+/// Bytes before the first place of either byte; all of them, when there is none.
+fn find_either(haystack: &[u8], a: Option<u8>, b: Option<u8>) -> usize {
+    let (Some(a), b) = (a.or(b), b.or(a)) else { return haystack.len() };
+    let b = b.unwrap_or(a);
+    let found = |bytes: &[u8]| bytes.iter().position(|byte| *byte == a || *byte == b);
+    // Most fields are short.
+    let (near, far) = haystack.split_at(haystack.len().min(NEAR));
+    if let Some(at) = found(near) {
+        return at;
+    }
+    let mut base = near.len();
+    for piece in far.chunks(WIDE) {
+        if piece.iter().fold(0, |any, byte| any | u8::from(*byte == a) | u8::from(*byte == b)) != 0 {
+            return found(piece).map_or(haystack.len(), |at| base + at);
+        }
+        base += piece.len();
+    }
+    haystack.len()
 }
 
 /// Fields of one record; buffers are reused from record to record.

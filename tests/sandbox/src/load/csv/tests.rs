@@ -105,7 +105,7 @@ fn an_enclosing_byte_inside_a_bare_field_is_data() {
 
 proptest::proptest! {
     #[test]
-    fn enclosed_texts_round_trip(texts in proptest::collection::vec("[a\",\\\\\n']{0,6}", 1..4)) {
+    fn enclosed_texts_round_trip(texts in proptest::collection::vec("[a\",\\\\\n']{0,6}x{0,80}[a\",\\\\\n']{0,6}", 1..4)) {
         let quote = |t: &String| format!("\"{}\"", t.replace('\\', "\\\\").replace('"', "\\\""));
         let line: Vec<String> = texts.iter().map(quote).collect();
         let read = rows(&format!("{}\n", line.join(",")), &enclosed(b'"'));
