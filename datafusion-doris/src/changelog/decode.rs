@@ -126,11 +126,11 @@ impl<'a> WindowDecoder<'a> {
     fn cut(&self, batch: &RecordBatch, columns: &ResultColumns) -> Result<RecordBatch> {
         let Some(range) = &self.tsos else { return Ok(batch.clone()) };
         let tsos = self.tsos_of(batch, columns)?;
-        let inside: BooleanArray = tsos.values().iter().map(|tso| Some(range.contains(tso))).collect();
-        match inside.true_count() == batch.num_rows() {
-            true => Ok(batch.clone()),
-            false => Ok(filter_record_batch(batch, &inside)?),
+        if tsos.values().iter().fold(true, |inside, tso| inside & range.contains(tso)) {
+            return Ok(batch.clone());
         }
+        let inside: BooleanArray = tsos.values().iter().map(|tso| Some(range.contains(tso))).collect();
+        Ok(filter_record_batch(batch, &inside)?)
     }
 
     fn tsos_of(&self, batch: &RecordBatch, columns: &ResultColumns) -> Result<Int64Array> {

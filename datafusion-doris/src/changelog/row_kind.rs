@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, Int64Array, StringArray};
+use arrow::buffer::OffsetBuffer;
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, Int64Type, Schema};
 
@@ -49,6 +50,9 @@ impl RowKind {
         }
     }
 }
+
+/// Length of the text of each kind.
+const KIND_BYTES: usize = 2;
 
 impl fmt::Display for RowKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -112,11 +116,13 @@ pub(super) fn decode_kinds(table: &TableIdent, codes: &ArrayRef) -> Result<Array
     if codes.null_count() > 0 {
         return Err(invalid("null".into()));
     }
-    let mut kinds = Vec::with_capacity(codes.len());
+    let mut kinds = Vec::with_capacity(codes.len() * KIND_BYTES);
     for code in codes.values() {
-        kinds.push(RowKind::from_operation(*code).ok_or_else(|| invalid(code.to_string()))?.as_str());
+        let kind = RowKind::from_operation(*code).ok_or_else(|| invalid(code.to_string()))?;
+        kinds.extend_from_slice(kind.as_str().as_bytes());
     }
-    Ok(Arc::new(StringArray::from(kinds)))
+    let offsets = OffsetBuffer::from_repeated_length(KIND_BYTES, codes.len());
+    Ok(Arc::new(StringArray::try_new(offsets, kinds.into(), None)?))
 }
 
 fn integers(codes: &ArrayRef) -> Option<Int64Array> {
