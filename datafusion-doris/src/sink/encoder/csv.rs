@@ -142,6 +142,14 @@ fn may_be_bare(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.' | b':' | b' ')
 }
 
+/// Appends a separator, which is one byte as a rule: a copy of any length is a call.
+fn push_separator(out: &mut Vec<u8>, separator: &[u8]) {
+    match separator {
+        [byte] => out.push(*byte),
+        _ => out.extend_from_slice(separator),
+    }
+}
+
 fn contains(text: &[u8], separator: &[u8]) -> bool {
     match separator {
         [byte] => text.contains(byte),
@@ -167,7 +175,7 @@ impl Encoder for CsvEncoder {
             let line = out.len();
             for (at, column) in rows.columns.iter().enumerate() {
                 if at > 0 {
-                    out.extend_from_slice(&self.format.column_separator);
+                    push_separator(out, &self.format.column_separator);
                 }
                 let start = out.len();
                 self.push_field(out, column, row).map_err(|reason| self.layout.error(at, row, reason))?;
@@ -183,10 +191,10 @@ impl Encoder for CsvEncoder {
                 return Err(self.layout.error(at, row, reason.into()));
             }
             if let Some(sign) = sign {
-                out.extend_from_slice(&self.format.column_separator);
+                push_separator(out, &self.format.column_separator);
                 out.push(sign);
             }
-            out.extend_from_slice(&self.format.line_delimiter);
+            push_separator(out, &self.format.line_delimiter);
             written += 1;
         }
         Ok(written)

@@ -17,8 +17,43 @@ use crate::protocol::DELETE_SIGN;
 pub(crate) struct JsonEncoder {
     layout: RowLayout,
     /// `,"a":` of each column.
-    keys: Vec<Vec<u8>>,
+    keys: Vec<Key>,
     delete_key: Vec<u8>,
+}
+
+/// Bytes of keys that are copied without a call.
+const SHORT: usize = 16;
+
+/// Bytes that are written for each row.
+#[derive(Debug)]
+enum Key {
+    /// The first so many of these.
+    Short([u8; SHORT], usize),
+    Long(Vec<u8>),
+}
+
+impl Key {
+    fn new(bytes: Vec<u8>) -> Self {
+        let mut short = [0; SHORT];
+        match short.get_mut(..bytes.len()) {
+            Some(room) => {
+                room.copy_from_slice(&bytes);
+                Self::Short(short, bytes.len())
+            }
+            None => Self::Long(bytes),
+        }
+    }
+
+    fn push(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Short(bytes, length) => {
+                let start = out.len();
+                out.extend_from_slice(bytes);
+                out.truncate(start + length);
+            }
+            Self::Long(bytes) => out.extend_from_slice(bytes),
+        }
+    }
 }
 
 impl JsonEncoder {
@@ -30,7 +65,7 @@ impl JsonEncoder {
             key.push(b':');
             key
         };
-        let keys: Vec<Vec<u8>> = layout.names().map(key).collect();
+        let keys = layout.names().map(|name| Key::new(key(name))).collect();
         let delete_key = key(DELETE_SIGN);
         Self { layout, keys, delete_key }
     }
@@ -50,7 +85,7 @@ impl Encoder for JsonEncoder {
                 if self.layout.sparse && column.is_null(row) && !self.layout.columns[at].key {
                     continue;
                 }
-                out.extend_from_slice(key);
+                key.push(out);
                 push_value(out, column, row, false).map_err(|reason| self.layout.error(at, row, reason))?;
             }
             if let Some(sign) = sign {
