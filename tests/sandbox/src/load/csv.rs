@@ -137,9 +137,9 @@ impl EnclosedScan {
                     self.inside = false;
                 }
                 self.at += 1;
-            } else if rest.starts_with(&options.delimiter) {
+            } else if begins(rest, &options.delimiter) {
                 return Some(self.at);
-            } else if rest.starts_with(&options.separator) {
+            } else if begins(rest, &options.separator) {
                 self.at += options.separator.len();
                 self.field_start = true;
             } else {
@@ -152,12 +152,20 @@ impl EnclosedScan {
     }
 }
 
+/// As `starts_with`, without a call where the text is one byte.
+fn begins(rest: &[u8], text: &[u8]) -> bool {
+    match text {
+        [byte] => rest.first() == Some(byte),
+        _ => rest.starts_with(text),
+    }
+}
+
 /// A closing byte is one that a separator, a delimiter or the end follows.
 fn closes(rest: &[u8], options: &CsvOptions) -> bool {
     // A carriage return before a line feed belongs to it.
     let rest =
         rest.strip_prefix(b"\r").filter(|_| ends_at_line_feed(options)).filter(|r| !r.is_empty()).unwrap_or(rest);
-    rest.is_empty() || rest.starts_with(&options.separator) || rest.starts_with(&options.delimiter)
+    rest.is_empty() || begins(rest, &options.separator) || begins(rest, &options.delimiter)
 }
 
 /// Whether lines end with a line feed, which a carriage return may precede.
