@@ -16,7 +16,7 @@ use tonic::transport::Channel;
 
 use super::flight::{Connection, flight_error, status_error};
 use super::invalid_text::Messages;
-use super::memory::{Counted, ReadMemory};
+use super::memory::{Coming, Counted, ReadMemory};
 use crate::error::{Error, Result, Retry};
 
 /// Batches that a task which decodes them may be ahead of the consumer.
@@ -124,11 +124,11 @@ impl FlightQuery {
                 let error = Error::Server { host: authority, operation, code: None, message };
                 futures::stream::once(async { Err(error) }).boxed()
             }
-            (Some(only), true) => read_endpoint(connection, subject, only, &memory).boxed(),
+            (Some(only), true) => read_endpoint(connection, subject, only, memory.coming()).boxed(),
             (Some(last), false) => {
                 endpoints.push(last);
                 let parts = futures::stream::iter(endpoints)
-                    .map(move |part| read_endpoint(connection.clone(), Arc::clone(&subject), part, &memory));
+                    .map(move |part| read_endpoint(connection.clone(), Arc::clone(&subject), part, memory.coming()));
                 match parts_at_once {
                     1 => parts.flatten().boxed(),
                     _ => parts.map(StreamExt::boxed).flatten_unordered(parts_at_once).boxed(),
@@ -185,9 +185,8 @@ fn read_endpoint(
     connection: Connection,
     subject: Arc<str>,
     endpoint: ResultEndpoint,
-    memory: &ReadMemory,
+    coming: Coming,
 ) -> impl Stream<Item = Result<RecordBatch>> + Send + 'static {
-    let coming = memory.coming();
     let opened = async move {
         let mut failure = None;
         for (authority, channel) in endpoint.sources {

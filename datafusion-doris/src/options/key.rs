@@ -81,7 +81,7 @@ option_keys! {
     BatchSize = "doris.batch.size" [], "", Used, "Most rows of a batch of a scan, at most 65535; absent: as Doris sends them, or the session's batch size over the MySQL protocol.";
     ExecMemLimit = "doris.exec.mem.limit" [], "", Used, "Memory that one statement of a scan may take in Doris, for example `8192mb` (session variable `exec_mem_limit`); absent: as the server has it.";
     DeserializeArrowAsync = "doris.deserialize.arrow.async" [], "false", NoEffect, "Rows are always decoded beside the query that takes them.";
-    DeserializeQueueSize = "doris.deserialize.queue.size" [], "64", NoEffect, "Two batches are read ahead of the query that takes them, by each statement of a scan.";
+    DeserializeQueueSize = "doris.deserialize.queue.size" [], "64", NoEffect, "Each statement of a scan reads ahead of the query what its connection takes: 8 MiB, or two batches of the MySQL protocol.";
     ThriftMaxMessageSize = "doris.thrift.max.message.size" [], "2147483647", NoEffect, "Of the connector's Thrift reader; see `doris.flight.max-message-size`.";
     FilterQuery = "doris.filter.query" [], "", Used, "A condition in Doris SQL that stands, in parentheses, in every scan of the table beside the conditions of the query; for mode `snapshot`.";
     ReadField = "doris.read.field" [], "", Used, "The columns that the table has here, comma separated, in this order; not together with a column list of the statement.";
