@@ -80,7 +80,7 @@ option_keys! {
     OverflowConnections = "source.overflow-connections" [], "16", Used, "Further statements that may run while all of `source.max-connections` wait for somebody to take their rows: a plan that merges more streams at once needs them. Doris gives a user 100 connections by default, older versions 50 of Arrow Flight SQL.";
     BatchSize = "doris.batch.size" [], "", Used, "Most rows of a batch of a scan, at most 65535; absent: as Doris sends them, or the session's batch size over the MySQL protocol.";
     ExecMemLimit = "doris.exec.mem.limit" [], "", Used, "Memory that one statement of a scan may take in Doris, for example `8192mb` (session variable `exec_mem_limit`); absent: as the server has it.";
-    DeserializeArrowAsync = "doris.deserialize.arrow.async" [], "false", NoEffect, "Rows are always decoded beside the query that takes them.";
+    DeserializeArrowAsync = "doris.deserialize.arrow.async" [], "false", NoEffect, "Rows are decoded as the query takes them.";
     DeserializeQueueSize = "doris.deserialize.queue.size" [], "64", NoEffect, "Each statement of a scan reads ahead of the query what its connection takes: 8 MiB, or two batches of the MySQL protocol.";
     ThriftMaxMessageSize = "doris.thrift.max.message.size" [], "2147483647", NoEffect, "Of the connector's Thrift reader; see `doris.flight.max-message-size`.";
     FilterQuery = "doris.filter.query" [], "", Used, "A condition in Doris SQL that stands, in parentheses, in every scan of the table beside the conditions of the query; for mode `snapshot`.";
