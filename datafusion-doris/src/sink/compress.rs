@@ -12,10 +12,10 @@ use crate::options::Compression;
 pub(super) enum Compressor {
     /// As it is.
     Plain(Vec<u8>),
-    Gz(GzEncoder<Vec<u8>>),
-    Deflate(ZlibEncoder<Vec<u8>>),
+    Gz(Box<GzEncoder<Vec<u8>>>),
+    Deflate(Box<ZlibEncoder<Vec<u8>>>),
     Lz4(Box<FrameEncoder<Vec<u8>>>),
-    Zstd(zstd::stream::write::Encoder<'static, Vec<u8>>),
+    Zstd(Box<zstd::stream::write::Encoder<'static, Vec<u8>>>),
 }
 
 impl Compressor {
@@ -24,10 +24,10 @@ impl Compressor {
     pub(super) fn new(compression: Compression) -> io::Result<Self> {
         Ok(match compression {
             Compression::None => Self::Plain(Vec::new()),
-            Compression::Gz => Self::Gz(GzEncoder::new(Vec::new(), flate2::Compression::fast())),
-            Compression::Deflate => Self::Deflate(ZlibEncoder::new(Vec::new(), flate2::Compression::fast())),
+            Compression::Gz => Self::Gz(Box::new(GzEncoder::new(Vec::new(), flate2::Compression::fast()))),
+            Compression::Deflate => Self::Deflate(Box::new(ZlibEncoder::new(Vec::new(), flate2::Compression::fast()))),
             Compression::Lz4 => Self::Lz4(Box::new(FrameEncoder::new(Vec::new()))),
-            Compression::Zstd => Self::Zstd(zstd::stream::write::Encoder::new(Vec::new(), 1)?),
+            Compression::Zstd => Self::Zstd(Box::new(zstd::stream::write::Encoder::new(Vec::new(), 1)?)),
         })
     }
 
