@@ -45,6 +45,7 @@ mod parallel_read;
 mod pushdown;
 mod read;
 mod read_connections;
+mod read_settings;
 mod read_types_cases;
 mod readme;
 mod recovery;

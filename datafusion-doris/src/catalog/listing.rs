@@ -55,9 +55,10 @@ impl DorisCatalog {
         {
             return Ok(Arc::clone(schemas));
         }
-        let read = Instant::now();
+        let (read, generation) = (Instant::now(), self.inner.tables.lock().generation);
         let names = self.table_names(database);
         let mut schemas = Schemas::new();
+        let all = names.len();
         let mut one_by_one = names.clone();
         if self.is_plain() {
             let mut listed = match self.inner.client.columns_of_tables(database).await {
@@ -91,7 +92,8 @@ impl DorisCatalog {
         let described = described.buffer_unordered(TABLES_AT_ONCE).try_collect::<Vec<_>>().await?;
         schemas.extend(described.into_iter().flatten());
         let schemas = Arc::new(schemas);
-        if !ttl.is_zero() {
+        // What could not be read may be readable next time.
+        if !ttl.is_zero() && schemas.len() == all && self.inner.tables.lock().generation == generation {
             let mut kept = self.inner.listed.lock();
             if kept.len() >= KEPT_DATABASES {
                 kept.clear();

@@ -71,7 +71,7 @@ option_keys! {
     TlsExcludedProtocols = "doris.tls.excluded-protocols" [], "", NoEffect, "Without effect while TLS is off.";
     ConnectTimeout = "doris.request.connect.timeout" [], "60s", Used, "Longest wait for a connection and for the FE's redirect.";
     ReadTimeout = "doris.request.read.timeout" [], "60s", Used, "Longest silence during a metadata request.";
-    QueryTimeout = "doris.request.query.timeout" ["doris.request.query.timeout.s"], "21600s", Used, "Longest run of one query in Doris.";
+    QueryTimeout = "doris.request.query.timeout" ["doris.request.query.timeout.s"], "21600s", Used, "Longest run of one query in Doris, in whole seconds; a bare number is milliseconds, by the second spelling seconds.";
     Retries = "doris.request.retries" [], "3", Used, "Attempts of a metadata request, the first one included.";
     TabletSize = "doris.request.tablet.size" [], "1", Used, "Least number of tablets per scan statement, of which there are at most `target_partitions`; below 1 counts as 1.";
     FlightMaxMessageSize = "doris.flight.max-message-size" [], "1gb", Used, "Largest Arrow Flight message accepted.";

@@ -417,7 +417,22 @@ impl Engine {
 
     /// Opens a session: one per connection (MySQL), token (Flight) or request (HTTP).
     pub fn open_session(self: &Arc<Self>, user: &str, client_ip: &str, protocol: Protocol) -> Session {
-        let id = self.connection_ids.fetch_add(1, Ordering::Relaxed);
+        self.open_session_as(self.next_connection(), user, client_ip, protocol)
+    }
+
+    /// The number of a new connection, as KILL takes it.
+    pub(crate) fn next_connection(&self) -> u64 {
+        self.connection_ids.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// [`Self::open_session`] of a connection that has its number already.
+    pub(crate) fn open_session_as(
+        self: &Arc<Self>,
+        id: u64,
+        user: &str,
+        client_ip: &str,
+        protocol: Protocol,
+    ) -> Session {
         Session::new(Arc::clone(self), id, user, client_ip, protocol)
     }
 

@@ -98,7 +98,12 @@ impl Shared {
 
     /// Opens a session at this FE.
     pub fn open_session(&self, user: &str, client: &str, protocol: Protocol) -> Session {
-        let mut session = self.engine.open_session(user, client, protocol);
+        self.open_session_as(self.engine.next_connection(), user, client, protocol)
+    }
+
+    /// [`Self::open_session`] of a connection that has its number already.
+    pub fn open_session_as(&self, id: u64, user: &str, client: &str, protocol: Protocol) -> Session {
+        let mut session = self.engine.open_session_as(id, user, client, protocol);
         if let NodeId::Fe(i) = self.node {
             session.set_frontend(i);
         }

@@ -12,7 +12,6 @@ mod reply;
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tokio::task::JoinSet;
@@ -34,13 +33,12 @@ const LOGIN_TIME: Duration = Duration::from_secs(60);
 
 /// Serves until the returned future is dropped; `tls` is offered to clients that ask.
 pub(crate) async fn serve(listener: Listener, shared: Arc<Shared>, tls: Option<TlsAcceptor>) {
-    static CONNECTIONS: AtomicU32 = AtomicU32::new(1);
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             (stream, _peer) = listener.accept() => {
                 let (shared, tls) = (Arc::clone(&shared), tls.clone());
-                let id = CONNECTIONS.fetch_add(1, Ordering::Relaxed);
+                let id = shared.engine.next_connection();
                 connections.spawn(async move {
                     if let Err(error) = connection(stream, id, shared, tls).await {
                         tracing::debug!(%error, "mysql connection ended");
@@ -53,7 +51,7 @@ pub(crate) async fn serve(listener: Listener, shared: Arc<Shared>, tls: Option<T
 }
 
 /// Serves one client, from the greeting to the end of the connection.
-async fn connection(stream: NodeStream, id: u32, shared: Arc<Shared>, tls: Option<TlsAcceptor>) -> io::Result<()> {
+async fn connection(stream: NodeStream, id: u64, shared: Arc<Shared>, tls: Option<TlsAcceptor>) -> io::Result<()> {
     let _open = shared.cluster.open(|cluster| &cluster.mysql_connections);
     let address = stream.info().peer.ip().to_string();
     let packets = Packets::new(Connection::Plain(stream));
@@ -69,7 +67,7 @@ async fn connection(stream: NodeStream, id: u32, shared: Arc<Shared>, tls: Optio
             return packets.flush().await;
         }
     };
-    let mut session = shared.open_session(&login.user, &address, Protocol::Mysql);
+    let mut session = shared.open_session_as(id, &login.user, &address, Protocol::Mysql);
     let opened = login.database.as_deref().map_or(Ok(()), |db| session.use_database(db));
     match opened {
         Ok(()) => packets.write(&reply::ok(0, "", 0, false)).await?,
@@ -104,12 +102,12 @@ fn admit(engine: &Engine, user: &str) -> Result<Slot, SqlError> {
 async fn log_in(
     mut packets: Packets<Connection>,
     shared: &Shared,
-    id: u32,
+    id: u64,
     address: &str,
     tls: Option<TlsAcceptor>,
 ) -> io::Result<Option<(Packets<Connection>, Login, [u8; 20])>> {
     let salt = salt();
-    packets.write(&handshake::greeting(id, &salt, tls.is_some())).await?;
+    packets.write(&handshake::greeting(id as u32, &salt, tls.is_some())).await?;
     packets.flush().await?;
     let Some(mut payload) = packets.read().await? else { return Ok(None) };
     if let Some(tls) = tls

@@ -244,6 +244,7 @@ async fn connections_are_limited_killed_and_closed_when_idle() {
     assert_eq!(code, 1203);
     assert!(text.starts_with("Reach limit of connections. Total: 1024, User: 1, Current: 2"), "{text}");
     let id: Option<u64> = first.query_first("SELECT CONNECTION_ID()").await.expect("id");
+    assert_eq!(id, Some(u64::from(first.id())), "the greeting tells the number that KILL takes");
     conn.query_drop(format!("KILL {}", id.expect("id"))).await.expect("kill");
     assert!(first.query_drop("SELECT 1").await.is_err(), "the connection is gone");
     conn.query_drop("SET wait_timeout = 1").await.expect("set");
