@@ -13,7 +13,7 @@ use arrow_flight::error::FlightError;
 use criterion::{Criterion, Throughput};
 use datafusion_doris::scan::parts::{Conform, typed_texts};
 use datafusion_doris::types::DorisType;
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{TryStreamExt, stream};
 
 use crate::Outcome;
 use crate::columns::{ROWS, columns, values};

@@ -47,7 +47,7 @@ fn filters(criterion: &mut Criterion) -> Outcome {
         properties: Default::default(),
     };
     let simple = col("id").gt(lit(17_i64)).and(col("kind").eq(lit("it's"))).and(col("amount").is_not_null());
-    let any = (0..100).map(|value| col("id").eq(lit(value)).and(col("kind").like(lit("a%"))));
+    let any = (0..100_i64).map(|value| col("id").eq(lit(value)).and(col("kind").like(lit("a%"))));
     let any = any.reduce(Expr::or).ok_or("no terms")?;
     let list = col("id").in_list((0..1_000_i64).map(lit).collect(), false);
     let mut group = criterion.benchmark_group("sql/filter");
