@@ -3,6 +3,8 @@
 //! The load is announced to an FE with an empty body; the FE answers with a redirect to a BE, and only the BE gets
 //! the body, in chunks through a bounded channel. So nothing is ever sent twice, and nothing is stuck at the FE.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ::http::HeaderMap;
@@ -66,7 +68,23 @@ pub struct OpenLoad {
     identity: Identity,
     host: String,
     answer_timeout: Duration,
+    body: BodyLength,
     state: State,
+}
+
+/// How much of the body the connection has taken, and how much there is.
+#[derive(Debug, Clone)]
+struct BodyLength {
+    /// `None` = the body tells its end itself.
+    whole: Option<u64>,
+    taken: Arc<AtomicU64>,
+}
+
+impl BodyLength {
+    /// The server may have all of it: a body of known length has no other end than its last byte.
+    fn is_taken(&self) -> bool {
+        self.whole.is_some_and(|whole| self.taken.load(Ordering::Acquire) >= whole)
+    }
 }
 
 /// What errors and decisions need to know of a load.
@@ -157,6 +175,8 @@ impl OpenLoad {
 
     /// Ends the body and waits for the server's answer.
     ///
+    /// A server that was told the length of the body may answer before this is called: that answer is the one.
+    ///
     /// # Errors
     /// [`Error::StreamLoad`] when the server refused the load. [`Error::Transport`] with [`Retry::AskLabelState`] when
     /// the answer was lost: the load may be committed (or pre-committed), and its label tells. A load by group commit
@@ -168,7 +188,10 @@ impl OpenLoad {
         };
         tokio::select! {
             biased;
-            early = &mut answer => return Err(self.early(joined(early, &self.host))),
+            early = &mut answer => return match joined(early, &self.host) {
+                Ok(answer) if self.body.is_taken() => Ok(answer),
+                early => Err(self.early(early)),
+            },
             // A closed channel means that the task is ending by itself: its answer is awaited below.
             sent = tokio::time::timeout(self.answer_timeout, body.send(Part::End)) => if let Err(elapsed) = sent {
                 return Err(self.not_taken(elapsed));
@@ -214,7 +237,20 @@ impl OpenLoad {
                 let retry = self.identity.retry_after(LoadEvent::LostAnswer);
                 self.identity.refused("the server answered before it had the whole body".into(), retry)
             }
+            // The last bytes may have arrived, and the load may be done.
+            Err(error) if self.body.is_taken() => self.broken(error, LoadEvent::LostAnswer),
             Err(error) => self.broken(error, LoadEvent::CutBody),
+        }
+    }
+
+    /// Waits until the answer is there, for which nobody has asked yet.
+    #[cfg(test)]
+    pub(super) async fn answered(&mut self) {
+        if let State::Sending { answer, .. } = &mut self.state {
+            let outcome = joined((&mut *answer).await, &self.host);
+            *answer = SpawnedTask::spawn(async move { outcome });
+            // The task is behind this one, and does not wait.
+            tokio::task::yield_now().await;
         }
     }
 
@@ -237,11 +273,17 @@ where
     })
 }
 
-fn body_stream(parts: mpsc::Receiver<Part>) -> impl Stream<Item = std::io::Result<Bytes>> + Send + 'static {
-    futures::stream::unfold(Some(parts), |parts| async move {
-        let mut parts = parts?;
+fn body_stream(
+    parts: mpsc::Receiver<Part>,
+    length: BodyLength,
+) -> impl Stream<Item = std::io::Result<Bytes>> + Send + 'static {
+    futures::stream::unfold(Some((parts, length)), |state| async move {
+        let (mut parts, length) = state?;
         match parts.recv().await {
-            Some(Part::Chunk(chunk)) => Some((Ok(chunk), Some(parts))),
+            Some(Part::Chunk(chunk)) => {
+                length.taken.fetch_add(chunk.len() as u64, Ordering::AcqRel);
+                Some((Ok(chunk), Some((parts, length))))
+            }
             Some(Part::End) => None,
             None => {
                 let dropped = std::io::Error::new(std::io::ErrorKind::ConnectionAborted, "the load was dropped");
@@ -272,14 +314,16 @@ impl DorisClient {
             let (body, parts) = mpsc::channel(load.buffer_count.max(1));
             let client = self.clone();
             let of_answer = identity.clone();
+            let length = BodyLength { whole: load.length, taken: Arc::default() };
+            let sent = length.clone();
             let answer = SpawnedTask::spawn(async move {
-                let body = reqwest::Body::wrap_stream(body_stream(parts));
+                let body = reqwest::Body::wrap_stream(body_stream(parts, sent));
                 let answer = client.inner.http.put_stream(url, &operation, headers, body).await?;
                 client.with_refused_rows(accepted(&of_answer, &answer), &answer.host).await
             });
             let timeout = load.headers.get("timeout").and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs);
             let answer_timeout = timeout.map_or(ANSWER_TIMEOUT, |timeout| timeout + self.options().read_timeout);
-            Ok(OpenLoad { identity, host, answer_timeout, state: State::Sending { body, answer } })
+            Ok(OpenLoad { identity, host, answer_timeout, body: length, state: State::Sending { body, answer } })
         }
         .boxed()
     }

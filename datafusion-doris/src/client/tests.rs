@@ -7,7 +7,9 @@ use super::testing::{Reply, Server, client, dead_address, loaded, options};
 use super::*;
 use crate::error::Retry;
 use crate::options::SinkOptions;
-use crate::protocol::{LabelState, LoadRequest, StreamLoadHeaders, Tso, TxnOperation, TxnOutcome, TxnRef};
+use crate::protocol::{
+    LabelState, LoadRequest, StreamLoadHeaders, StreamLoadResponse, Tso, TxnOperation, TxnOutcome, TxnRef,
+};
 use crate::types::{DorisType, KeyModel, TableIdent};
 
 /// `Basic` of `app_rw` and `p@ss:/w%rd#1`.
@@ -19,6 +21,10 @@ fn load(table: &TableIdent) -> StreamLoad {
 }
 
 fn headers(table: &TableIdent, options: &SinkOptions) -> StreamLoadHeaders {
+    headers_of(table, options, true)
+}
+
+fn headers_of(table: &TableIdent, options: &SinkOptions, two_phase_commit: bool) -> StreamLoadHeaders {
     let headers = StreamLoadHeaders::build(&LoadRequest {
         table,
         options,
@@ -26,7 +32,7 @@ fn headers(table: &TableIdent, options: &SinkOptions) -> StreamLoadHeaders {
         format: crate::options::SinkFormat::Csv,
         delete_sign: false,
         label: "l1",
-        two_phase_commit: true,
+        two_phase_commit,
     });
     headers.unwrap()
 }
@@ -115,6 +121,41 @@ async fn dropped_load_never_looks_complete() {
     be.wait_for_begun(1).await;
     drop(open);
     assert!(!be.wait_for(1).await[0].complete);
+}
+
+/// A load of four bytes, which the BE has before anybody asks for its answer.
+async fn answered_early(reply: Reply, options: &SinkOptions) -> Result<StreamLoadResponse> {
+    let be = Server::start([reply]).await;
+    let fe = Server::start([Reply::redirect(format!("http://{}/x", be.address))]).await;
+    let headers = headers_of(&student(), options, options.two_phase(false));
+    let whole = StreamLoad { length: Some(4), headers, ..load(&student()) };
+    let mut open = client(&[&fe.address]).stream_load(whole).await.unwrap();
+    open.send(Bytes::from_static(b"1\n")).await.unwrap();
+    open.send(Bytes::from_static(b"2\n")).await.unwrap();
+    open.answered().await;
+    let answer = open.finish().await;
+    assert_eq!((be.received()[0].body.as_slice(), be.received()[0].complete), (b"1\n2\n".as_slice(), true));
+    answer
+}
+
+#[tokio::test]
+async fn an_answer_to_a_whole_body_counts_though_nobody_has_asked_for_it_yet() {
+    let group = [("group_commit".to_string(), "sync_mode".to_string())];
+    let group = SinkOptions { two_phase_commit: Some(false), ..SinkOptions::default() }.with_properties(group.into());
+    for (options, lost) in [
+        (SinkOptions { two_phase_commit: Some(false), ..SinkOptions::default() }, Retry::AskLabelState),
+        (SinkOptions::default(), Retry::AskLabelState),
+        (group.unwrap(), Retry::CannotTell),
+    ] {
+        let answer = answered_early(Reply::ok(loaded("Success", "OK", 2)), &options).await.unwrap();
+        assert_eq!((answer.txn_id, answer.loaded_rows), (Some(4711), 2));
+        // The body may have arrived: it is not simply sent again.
+        let error = answered_early(Reply::Lose, &options).await.unwrap_err();
+        assert_eq!(error.retry(), lost, "{error}");
+        let refused = Reply::ok(loaded("Fail", "[ANALYSIS_ERROR]unknown column x", 0));
+        let error = answered_early(refused, &options).await.unwrap_err();
+        assert_eq!((error.retry(), error.to_string().contains("unknown column x")), (Retry::Never, true), "{error}");
+    }
 }
 
 #[tokio::test]
