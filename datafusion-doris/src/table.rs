@@ -290,12 +290,13 @@ impl DorisTable {
             None => columns.binary_search(index).unwrap_or_default(),
             Some(added) => columns.len() + added,
         };
-        let key = self.doris.columns.iter().filter(|column| column.key).map(|column| column.name.clone());
+        let keys = || self.doris.columns.iter().filter(|column| column.key);
         let spec = ChangelogSpec {
             table: self.doris.table.clone(),
             columns: self.bound.stored_names(&columns).into(),
             types: self.bound.types(&columns),
-            key: key.collect(),
+            key: keys().map(|column| column.name.clone()).collect(),
+            key_types: keys().map(|column| column.doris_type.clone()).collect(),
             hidden: read.hidden_columns.clone(),
             metadata: self.bound.metadata().into(),
             schema,
@@ -483,7 +484,7 @@ impl TableProvider for DorisTable {
                 self.check_rows(&input)?;
                 self.check_deletes(&input)?;
                 let options = self.sink_options(&input)?;
-                (input, options)
+                (self.with_commits_in_order(input)?, options)
             }
         };
         let schema = marked(self.bound.schema(), &input.schema());

@@ -17,6 +17,7 @@ mod changelog_model;
 mod changelog_modes;
 mod changelog_schema;
 mod changes_keys;
+mod changes_swap;
 mod changes_write;
 mod checkpoint;
 mod checkpoint_store;

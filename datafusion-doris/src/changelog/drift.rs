@@ -155,6 +155,7 @@ mod tests {
             columns: columns.iter().map(|(name, _, _)| (*name).to_string()).collect(),
             types: columns.iter().map(|(_, doris, _)| doris.clone()).collect(),
             key: Arc::new(["id".to_string()]),
+            key_types: Arc::new([DorisType::BigInt]),
             hidden: None,
             metadata: Arc::new([]),
             schema: read_schema(fields, &[], "__change_kind"),

@@ -5,10 +5,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
-use arrow::record_batch::RecordBatch;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result as DfResult, internal_err};
 use datafusion::execution::TaskContext;
+use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::physical_expr::EquivalenceProperties;
 use datafusion::physical_plan::coop::cooperative;
 use datafusion::physical_plan::execution_plan::{
@@ -19,18 +19,21 @@ use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PhysicalExpr, PlanProperties, SendableRecordBatchStream,
 };
-use futures::{Stream, StreamExt};
+use futures::StreamExt;
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
+use super::commits::{CommitColumns, CommitOrder};
 use super::control::{ChangelogControl, Work};
-use super::filter::{ChangeFilterState, ChangeFilters};
+use super::filter::ChangeFilters;
+use super::finish::FinishedRows;
 use super::idle::IdleWatch;
 use super::offsets::{OffsetTable, Offsets};
 use super::publish::{HandOver, Publishing};
 use super::reader::{ChangelogSpec, ReadMetrics, Reader, Warned};
 use super::row_kind::RowKind;
 use super::server::{ChangelogServer, DorisServer};
+use super::widened::Widened;
 use super::window::Window;
 use crate::checkpoint::EpochSource;
 use crate::client::DorisClient;
@@ -84,6 +87,8 @@ pub struct DorisChangelogExec {
     filter_text: String,
     /// Output columns, as indices of the columns read.
     projection: Arc<[usize]>,
+    /// Commits are put in order by these columns.
+    order: Option<CommitColumns>,
     fetch: Option<usize>,
     inserts_only: bool,
     append_only: bool,
@@ -164,6 +169,7 @@ impl DorisChangelogExec {
             filters,
             filter_text,
             projection: projection.into(),
+            order: None,
             fetch: None,
             inserts_only: only_inserts || !deletes,
             append_only,
@@ -315,61 +321,29 @@ impl DorisChangelogExec {
         self.projection.iter().position(|column| *column == self.spec.kind_index())
     }
 
-    fn select(&self, rows: RecordBatch) -> DfResult<RecordBatch> {
-        Ok(rows.project(&self.projection)?)
-    }
-
-    /// Filters and projects what the reader gives.
-    fn finish_rows(
-        &self,
-        input: SendableRecordBatchStream,
-        passed: Arc<Mutex<VecDeque<i64>>>,
-        free_running: bool,
-    ) -> impl Stream<Item = DfResult<RecordBatch>> + Send + 'static {
-        let node = self.clone();
-        let state = Some((input, ChangeFilterState::default()));
-        // In a run of epochs it is the run that publishes.
-        let offsets = self.offsets.clone().filter(|_| free_running);
-        let publishing = Publishing { offsets, hand_over: self.hand_over.unwrap_or_default() };
-        futures::stream::unfold((node, state, publishing), move |(node, state, publishing)| {
-            let passed = Arc::clone(&passed);
-            async move {
-                let (mut input, mut filter) = state?;
-                loop {
-                    let (batch, state) = match input.next().await {
-                        Some(Ok(batch)) if batch.num_rows() == 0 => {
-                            // All rows before this position were asked past, unless one is held here.
-                            let position = passed.lock().pop_front();
-                            if let Some(next_ms) = position.filter(|_| !filter.holds()) {
-                                publishing.passed(next_ms);
-                            }
-                            continue;
-                        }
-                        Some(batch) => {
-                            let batch = batch.and_then(|batch| filter.apply(&node.filters, batch));
-                            (batch, Some((input, filter)))
-                        }
-                        None => match filter.finish(&node.filters).transpose() {
-                            Some(batch) => (batch, None),
-                            None => {
-                                publishing.flush().await;
-                                return None;
-                            }
-                        },
-                    };
-                    match batch.and_then(|batch| node.select(batch)) {
-                        Ok(batch) if batch.num_rows() == 0 => match state {
-                            Some((next_input, next_filter)) => (input, filter) = (next_input, next_filter),
-                            None => {
-                                publishing.flush().await;
-                                return None;
-                            }
-                        },
-                        Ok(batch) => return Some((Ok(batch), (node, state, publishing))),
-                        Err(error) => return Some((Err(error), (node, None, publishing))),
-                    }
-                }
-            }
+    /// This read with what a commit takes away before what it brings, see `commits`: for a target in which rows of
+    /// different keys of this table may have one key. The same where no such order is needed or there is one already.
+    ///
+    /// # Errors
+    /// When a key column cannot be read.
+    pub(crate) fn with_commits_in_order(&self) -> DfResult<Self> {
+        if self.order.is_some()
+            || self.inserts_only
+            || self.spec.increment_type != IncrementType::Detail
+            || self.spec.key.is_empty()
+        {
+            return Ok(self.clone());
+        }
+        let Widened { spec, order, added } = self.spec.with_commits()?;
+        let place = |index: usize| added.place(index);
+        let projection = self.projection.iter().map(|index| place(*index)).collect();
+        Ok(Self {
+            server: self.server.with_columns(Arc::clone(&spec.columns)),
+            filters: self.filters.moved(place)?,
+            projection,
+            spec: Arc::new(spec),
+            order: Some(order),
+            ..self.clone()
         })
     }
 
@@ -418,6 +392,9 @@ impl DisplayAs for DorisChangelogExec {
         }
         if *increment_type != IncrementType::Detail {
             facts.push(("increment_type", increment_type.option_name().to_string()));
+        }
+        if self.order.is_some() {
+            facts.push(("commits", "deletes first".to_string()));
         }
         if let Some(end) = end {
             facts.push(("until", end.to_string()));
@@ -480,7 +457,7 @@ impl ExecutionPlan for DorisChangelogExec {
         if children.is_empty() { Ok(self) } else { internal_err!("DorisChangelogExec has no children") }
     }
 
-    fn execute(&self, partition: usize, _context: Arc<TaskContext>) -> DfResult<SendableRecordBatchStream> {
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> DfResult<SendableRecordBatchStream> {
         if partition != 0 {
             return internal_err!("DorisChangelogExec has no partition {partition}");
         }
@@ -501,7 +478,21 @@ impl ExecutionPlan for DorisChangelogExec {
             Arc::clone(&self.spec.schema),
             input.flatten(),
         );
-        let rows = cut_at(self.finish_rows(Box::pin(input), passed, free_running), self.fetch);
+        let order = self.order.clone().map(|columns| {
+            let consumer = MemoryConsumer::new(format!("DorisChangelogExec[{}]", self.spec.table));
+            CommitOrder::new(&self.spec.table, columns, consumer.register(context.memory_pool()))
+        });
+        // In a run of epochs it is the run that publishes.
+        let offsets = self.offsets.clone().filter(|_| free_running);
+        let finished = FinishedRows {
+            input: Box::pin(input),
+            passed,
+            filters: self.filters.clone(),
+            projection: Arc::clone(&self.projection),
+            order,
+            publishing: Publishing { offsets, hand_over: self.hand_over.unwrap_or_default() },
+        };
+        let rows = cut_at(finished.into_stream(), self.fetch);
         let stream = MeteredStream::new(self.schema(), rows, self.baseline.clone());
         Ok(Box::pin(cooperative(stream)))
     }

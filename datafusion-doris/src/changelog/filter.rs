@@ -15,7 +15,9 @@ use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, StringArray};
 use arrow::compute::{concat_batches, filter_record_batch, prep_null_mask_filter};
 use arrow::record_batch::RecordBatch;
 use datafusion::common::cast::as_boolean_array;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::error::Result;
+use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_plan::PhysicalExpr;
 
@@ -37,6 +39,14 @@ impl ChangeFilters {
             .into_iter()
             .partition(|filter| collect_columns(filter).iter().any(|column| column.index() == kind_column));
         Self { values, kinds }
+    }
+
+    /// The same conditions over columns that stand elsewhere.
+    pub fn moved(&self, place: impl Fn(usize) -> usize + Copy) -> Result<Self> {
+        let moved = |filters: &[Arc<dyn PhysicalExpr>]| -> Result<Vec<_>> {
+            filters.iter().map(|filter| moved_columns(filter, place)).collect()
+        };
+        Ok(Self { values: moved(&self.values)?, kinds: moved(&self.kinds)? })
     }
 
     /// All conditions.
@@ -70,6 +80,17 @@ impl ChangeFilters {
         }
         RowKind::ALL.into_iter().zip(passing).filter_map(|(kind, pass)| pass.then_some(kind)).collect()
     }
+}
+
+fn moved_columns(expr: &Arc<dyn PhysicalExpr>, place: impl Fn(usize) -> usize) -> Result<Arc<dyn PhysicalExpr>> {
+    let moved = Arc::clone(expr).transform(|expr| {
+        let moved = expr.downcast_ref::<Column>().map(|column| Column::new(column.name(), place(column.index())));
+        Ok(match moved {
+            Some(column) => Transformed::yes(Arc::new(column) as Arc<dyn PhysicalExpr>),
+            None => Transformed::no(expr),
+        })
+    });
+    moved.data()
 }
 
 /// Applies [`ChangeFilters`] to consecutive batches of one read.

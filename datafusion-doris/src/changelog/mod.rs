@@ -18,16 +18,19 @@
 //!   after it: a change meets the static rows that were committed before it (or later ones).
 //! - In a run of epochs a long snapshot is many epochs, some tablets each, all as of T0 where the server can.
 //! - Positions are instants of the server's clock; the client's clock is never used.
+//! - For a target with another key the rows that a commit takes away come before those that it brings (`commits`).
 //! - A poll that finds the versions of the table's partitions as they were when everything was read ends there, and the
 //!   position stays (`idle`).
 //! - A column read that is dropped, renamed or retyped meanwhile ends the read with its name (`drift`).
 
 mod checks;
+mod commits;
 mod control;
 mod decode;
 mod drift;
 mod exec;
 mod filter;
+mod finish;
 mod idle;
 mod offsets;
 mod publish;
@@ -41,6 +44,7 @@ mod start;
 #[allow(clippy::unwrap_used, clippy::expect_used)]
 mod tests;
 mod visibility;
+mod widened;
 pub mod window;
 
 use std::sync::Arc;

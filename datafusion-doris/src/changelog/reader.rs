@@ -47,6 +47,8 @@ pub(crate) struct ChangelogSpec {
     pub types: Arc<[DorisType]>,
     /// Key columns of the table, by name.
     pub key: Arc<[String]>,
+    /// Their types.
+    pub key_types: Arc<[DorisType]>,
     /// The names of the hidden columns; `None`: found by probing.
     pub hidden: Option<HiddenColumns>,
     /// Metadata columns, which follow `columns`.

@@ -46,6 +46,8 @@ pub(super) trait ChangelogServer: Send + Sync + std::fmt::Debug {
     async fn created_after_ms(&self) -> Result<Option<i64>>;
     /// Runs a statement.
     async fn query(&self, sql: &str) -> Result<Rows>;
+    /// The same for a read of other columns.
+    fn with_columns(&self, columns: Arc<[String]>) -> Arc<dyn ChangelogServer>;
 }
 
 /// Doris over the client, with one idle Flight session kept for the next window.
@@ -112,6 +114,11 @@ fn session_is_gone(error: &Error) -> bool {
 
 #[async_trait]
 impl ChangelogServer for DorisServer {
+    fn with_columns(&self, columns: Arc<[String]>) -> Arc<dyn ChangelogServer> {
+        let (client, table, idle) = (self.client.clone(), self.table.clone(), Arc::clone(&self.idle));
+        Arc::new(Self { client, table, columns, tablets_per_split: self.tablets_per_split, idle })
+    }
+
     async fn now_ms(&self) -> Result<i64> {
         Ok(self.client.current_tso().await?.physical_ms())
     }

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use datafusion::catalog::TableProvider;
 use datafusion::common::SchemaExt;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::physical_plan::ExecutionPlan;
 
 use super::DorisTable;
 use super::changes::{carries_kind, splitting_updates};
 use super::keys::{SinkKey, only_inserts};
 use super::schema::KindColumn;
-use crate::changelog::changes_at_root;
+use crate::changelog::{DorisChangelogExec, changes_at_root};
 use crate::error::{Error, Result};
 use crate::options::SinkOptions;
 use crate::sink::no_deletes;
@@ -132,6 +133,32 @@ impl DorisTable {
             }
             _ => Ok(options.with_ignore_update_before(false)),
         }
+    }
+
+    /// `input` with the changes of each commit in an order in which no delete of a key comes behind the row that takes the
+    /// key over, where rows of different keys of the source may have one key here.
+    pub(super) fn with_commits_in_order(&self, input: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+        if self.doris.model != Some(KeyModel::Unique) || !matches!(self.bound.kind(), KindColumn::Sink(_)) {
+            return Ok(input);
+        }
+        let key = self.bound.key_columns(&self.doris);
+        let target = SinkKey { input: &input, key: &key };
+        let meets = |changelog: &DorisChangelogExec| {
+            !changelog.inserts_only()
+                && changelog.increment_type() == IncrementType::Detail
+                && !target.tells_source_keys_apart(changelog)
+        };
+        if !changes_at_root(&input).iter().any(meets) {
+            return Ok(input);
+        }
+        let ordered = Arc::clone(&input).transform_up(|node| {
+            let ordered = node.downcast_ref::<DorisChangelogExec>().map(DorisChangelogExec::with_commits_in_order);
+            Ok(match ordered.transpose()? {
+                Some(changelog) => Transformed::yes(Arc::new(changelog) as Arc<dyn ExecutionPlan>),
+                None => Transformed::no(node),
+            })
+        });
+        Ok(ordered.data()?)
     }
 
     /// The key column of the target that an update of a changelog may change, and what must be so then.

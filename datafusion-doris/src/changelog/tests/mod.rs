@@ -249,6 +249,10 @@ fn change_batch(changes: &[Change], stem: &str, business: bool) -> RecordBatch {
 
 #[async_trait]
 impl ChangelogServer for FakeServer {
+    fn with_columns(&self, columns: Arc<[String]>) -> Arc<dyn ChangelogServer> {
+        panic!("it always gives the same columns, not {columns:?}")
+    }
+
     async fn now_ms(&self) -> Result<i64> {
         self.polls.fetch_add(1, Ordering::Relaxed);
         self.log.lock().push("tso".into());
@@ -324,6 +328,7 @@ fn spec(snapshot: bool, bounded: bool) -> ChangelogSpec {
         columns: Arc::new(["id".to_string(), "name".to_string()]),
         types: Arc::new([DorisType::BigInt, DorisType::String]),
         key: Arc::new(["id".to_string()]),
+        key_types: Arc::new([DorisType::BigInt]),
         hidden: None,
         metadata: Arc::new([]),
         schema: read_schema(fields, &[], "__change_kind"),
