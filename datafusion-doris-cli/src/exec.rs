@@ -10,7 +10,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::stream::RecordBatchReceiverStream;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, execute_stream};
 use datafusion::sql::sqlparser::dialect::MySqlDialect;
-use datafusion_doris::sink::{DorisSinkExec, FilteredRows};
+use datafusion_doris::sink::DorisSinkExec;
 use futures::{Stream, StreamExt, TryStreamExt};
 
 use crate::context::DorisResult;
@@ -53,16 +53,21 @@ pub(crate) async fn statement(shell: &mut Shell, sql: &str) -> Result<()> {
     if !query.writes {
         return shell.note(&count(rows)).await;
     }
-    for filtered in refused_rows(&query.plan) {
-        shell.note(&format!("warning: {filtered}")).await?;
+    for warning in warnings(&query.plan) {
+        shell.note(&format!("warning: {warning}")).await?;
     }
     Ok(())
 }
 
-/// Rows that Doris refused in a statement that it took otherwise.
-fn refused_rows(plan: &Arc<dyn ExecutionPlan>) -> Vec<FilteredRows> {
-    let here = plan.downcast_ref::<DorisSinkExec>().and_then(|sink| sink.sink().filtered());
-    here.into_iter().chain(plan.children().into_iter().flat_map(refused_rows)).collect()
+/// What is to be said of the rows of a statement that Doris took: those that it refused, and those that nobody counted.
+fn warnings(plan: &Arc<dyn ExecutionPlan>) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if let Some(sink) = plan.downcast_ref::<DorisSinkExec>().map(DorisSinkExec::sink) {
+        warnings.extend(sink.filtered().map(|filtered| filtered.to_string()));
+        warnings.extend(sink.uncounted().map(|uncounted| uncounted.to_string()));
+    }
+    warnings.extend(plan.children().into_iter().flat_map(self::warnings));
+    warnings
 }
 
 /// A statement that is planned and not yet run.

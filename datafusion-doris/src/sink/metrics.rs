@@ -11,6 +11,7 @@ use datafusion::physical_plan::metrics::{
 };
 use parking_lot::Mutex;
 
+use crate::checkpoint::Committable;
 use crate::protocol::StreamLoadResponse;
 
 /// Loads that a histogram looks at for its quantiles, as in the Flink connector.
@@ -55,6 +56,7 @@ metrics_of_a_sink! {
     TotalRows = "total_rows", "doris_sink_total_rows", "flushTotalNumberRows", Counter, "Rows that Doris read.";
     LoadedRows = "loaded_rows", "doris_sink_loaded_rows", "totalFlushLoadedRows", Counter, "Rows that Doris took.";
     FilteredRows = "filtered_rows", "doris_sink_filtered_rows", "totalFlushFilteredRows", Counter, "Rows that Doris refused for their values.";
+    UncountedRows = "uncounted_rows", "doris_sink_uncounted_rows", "", Counter, "Rows sent by loads that Doris has, of which it may have refused some: the answer that counts them was lost.";
     UnselectedRows = "unselected_rows", "doris_sink_unselected_rows", "totalFlushUnselectedRows", Counter, "Rows that `sink.properties.where` left out.";
     LoadsSucceeded = "loads_succeeded", "doris_sink_loads_succeeded", "totalFlushSucceededNumber", Counter, "Loads that ended well.";
     LoadsFailed = "loads_failed", "doris_sink_loads_failed", "totalFlushFailedNumber", Counter, "Attempts to load that failed, those included that were sent again.";
@@ -135,6 +137,57 @@ impl fmt::Display for FilteredRows {
     }
 }
 
+/// Rows of loads that Doris has, as the state of their labels tells, and whose answer was lost: where it may refuse rows, or
+/// leave some out, nothing tells how many of them are in the table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UncountedRows {
+    /// Rows that were sent.
+    pub rows: u64,
+    /// Loads that sent them.
+    pub loads: u64,
+    /// Label of the first of these loads.
+    pub label: String,
+    /// Its database.
+    pub database: String,
+    /// Its rows were staged (TVF mode): it is an INSERT.
+    pub staged: bool,
+}
+
+impl UncountedRows {
+    pub(super) fn of(load: &Committable, rows: u64) -> Self {
+        let staged = load.staged.is_some();
+        Self { rows, loads: 1, label: load.label.clone(), database: load.db.clone(), staged }
+    }
+
+    /// Those of several loads.
+    pub(super) fn sum<'a>(of_loads: impl IntoIterator<Item = &'a UncountedRows>) -> Option<Self> {
+        of_loads.into_iter().fold(None, |all: Option<Self>, one| {
+            let Some(all) = all else { return Some(one.clone()) };
+            Some(Self { rows: all.rows.saturating_add(one.rows), loads: all.loads.saturating_add(one.loads), ..all })
+        })
+    }
+}
+
+impl fmt::Display for UncountedRows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { rows, loads, label, database, staged } = self;
+        let (which, whose) = match loads {
+            1 => (format!("load {label}"), "its"),
+            _ => (format!("{loads} loads, the first of them {label},"), "their"),
+        };
+        let records = match staged {
+            true => "or see SHOW LOAD",
+            false => "or where BEs keep records (enable_stream_load_record) see SHOW STREAM LOAD",
+        };
+        write!(
+            f,
+            "the answer to {which} was lost: Doris has {whose} rows, but nothing tells how many of the {rows} that were \
+             sent it refused ('sink.properties.max_filter_ratio') or left out ('sink.properties.where'); count them in \
+             the table, {records} FROM `{database}` WHERE Label = '{label}'"
+        )
+    }
+}
+
 /// What the loads of one sink count. Handles are made once: each registers an entry, and epochs go on for months.
 #[derive(Debug)]
 pub(super) struct SinkMetrics {
@@ -149,6 +202,7 @@ pub(super) struct SinkMetrics {
     counters: Vec<(Id, Count)>,
     histograms: Vec<(Id, Arc<Histogram>)>,
     filtered: Mutex<Option<FilteredRows>>,
+    uncounted: Mutex<Option<UncountedRows>>,
 }
 
 impl SinkMetrics {
@@ -173,6 +227,7 @@ impl SinkMetrics {
                 Id::TotalRows,
                 Id::LoadedRows,
                 Id::FilteredRows,
+                Id::UncountedRows,
                 Id::UnselectedRows,
                 Id::LoadsSucceeded,
                 Id::LoadsFailed,
@@ -190,21 +245,41 @@ impl SinkMetrics {
             .map(histogram)
             .into(),
             filtered: Mutex::default(),
+            uncounted: Mutex::default(),
             set,
         }
     }
 
-    /// A load ended well, with this answer; `None` = the answer was lost, and `rows` were sent.
-    pub(super) fn succeeded(&self, response: Option<&StreamLoadResponse>, rows: u64) {
+    /// A load ended well without an answer, and all of its `rows` are in it.
+    pub(super) fn resolved(&self, rows: u64) {
         self.count(Id::LoadsSucceeded, 1);
-        let Some(response) = response else {
-            self.count(Id::LoadedRows, rows);
-            return;
-        };
+        self.count(Id::LoadedRows, rows);
+    }
+
+    /// A load ended well without an answer, and may have fewer rows than were sent.
+    pub(super) fn resolved_uncounted(&self, uncounted: &UncountedRows) {
+        self.count(Id::LoadsSucceeded, 1);
+        self.count(Id::UncountedRows, uncounted.rows);
+        let mut all = self.uncounted.lock();
+        if all.is_none() {
+            self.note("uncounted_load", &uncounted.label);
+        }
+        *all = UncountedRows::sum(all.iter().chain([uncounted]));
+    }
+
+    /// All that [`Self::resolved_uncounted`] was told.
+    pub(super) fn all_uncounted(&self) -> Option<UncountedRows> {
+        self.uncounted.lock().clone()
+    }
+
+    /// A load ended well, with this answer.
+    pub(super) fn succeeded(&self, response: &StreamLoadResponse) {
+        self.count(Id::LoadsSucceeded, 1);
         self.count(Id::LoadBytes, response.load_bytes);
         self.count(Id::TotalRows, response.total_rows);
         self.count(Id::LoadedRows, response.loaded_rows);
         self.count(Id::FilteredRows, response.filtered_rows);
+        self.count(Id::UncountedRows, 0);
         self.count(Id::UnselectedRows, response.unselected_rows);
         let times = &response.times_ms;
         for (id, ms) in [
@@ -232,8 +307,7 @@ impl SinkMetrics {
         let mut all = self.filtered.lock();
         let untold = all.as_ref().is_none_or(|all| all.first_reason.is_none());
         if untold && let Some(reason) = &refused.first_reason {
-            let value = Arc::new(Reason(Mutex::new(reason.clone()))) as Arc<dyn CustomMetricValue>;
-            MetricBuilder::new(&self.set).build(MetricValue::Custom { name: "first_filtered_row".into(), value });
+            self.note("first_filtered_row", reason);
         }
         *all = FilteredRows::sum(all.iter().chain([refused]));
     }
@@ -241,6 +315,12 @@ impl SinkMetrics {
     /// All that [`Self::filtered`] was told.
     pub(super) fn all_filtered(&self) -> Option<FilteredRows> {
         self.filtered.lock().clone()
+    }
+
+    /// Shows a text among the metrics.
+    fn note(&self, name: &'static str, text: &str) {
+        let value = Arc::new(Note(Mutex::new(text.to_string()))) as Arc<dyn CustomMetricValue>;
+        MetricBuilder::new(&self.set).build(MetricValue::Custom { name: name.into(), value });
     }
 
     fn count(&self, id: Id, by: u64) {
@@ -343,29 +423,29 @@ impl CustomMetricValue for Histogram {
     }
 }
 
-/// Why the first row was refused. Of several, the first that is known stays.
+/// A text about the first of something, such as why the first row was refused. Of several, the first that is known stays.
 #[derive(Debug)]
-struct Reason(Mutex<String>);
+struct Note(Mutex<String>);
 
-impl Reason {
+impl Note {
     fn text(&self) -> String {
         self.0.lock().clone()
     }
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text())
     }
 }
 
-impl CustomMetricValue for Reason {
+impl CustomMetricValue for Note {
     fn new_empty(&self) -> Arc<dyn CustomMetricValue> {
-        Arc::new(Reason(Mutex::default()))
+        Arc::new(Note(Mutex::default()))
     }
 
     fn aggregate(&self, other: Arc<dyn CustomMetricValue>) {
-        if let Some(other) = other.as_any().downcast_ref::<Reason>().map(Reason::text) {
+        if let Some(other) = other.as_any().downcast_ref::<Note>().map(Note::text) {
             let mut text = self.0.lock();
             if text.is_empty() {
                 *text = other;
@@ -378,7 +458,7 @@ impl CustomMetricValue for Reason {
     }
 
     fn is_eq(&self, other: &Arc<dyn CustomMetricValue>) -> bool {
-        other.as_any().downcast_ref::<Reason>().is_some_and(|other| self.text() == other.text())
+        other.as_any().downcast_ref::<Note>().is_some_and(|other| self.text() == other.text())
     }
 }
 

@@ -61,7 +61,9 @@ pub(crate) use self::mapping::{
     LEFT_OUT, check_sign_column, is_delete_sign, is_left_out, is_no_column_of_a_table, no_deletes,
 };
 use self::metrics::SinkMetrics;
-pub use self::metrics::{FilteredRows, SINK_METRICS, SinkMetric, describe_sink_metrics, sink_metrics_table};
+pub use self::metrics::{
+    FilteredRows, SINK_METRICS, SinkMetric, UncountedRows, describe_sink_metrics, sink_metrics_table,
+};
 pub use self::overwrite::{DorisOverwriteExec, Overwrite};
 use self::partition::Routing;
 use self::run::{LabelSet, Labels, LoadRun};
@@ -259,6 +261,11 @@ impl DorisSink {
     /// Rows that Doris refused of all loads so far while it took the others (`sink.properties.max_filter_ratio`).
     pub fn filtered(&self) -> Option<FilteredRows> {
         self.target.metrics.all_filtered()
+    }
+
+    /// Rows of loads so far whose answer was lost, where nothing tells how many of them Doris took.
+    pub fn uncounted(&self) -> Option<UncountedRows> {
+        self.target.metrics.all_uncounted()
     }
 
     /// The body of a load, without the load.

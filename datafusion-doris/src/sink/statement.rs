@@ -16,7 +16,7 @@ use crate::types::KeyModel;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WriteReport {
-    /// Rows that are in the table, as Doris counts them.
+    /// Rows that are in the table, as Doris counts them; of [`Self::uncounted`] loads those that were sent.
     pub rows: u64,
     /// Labels of the loads, in the order in which they were committed; none when there were no rows.
     pub labels: Vec<String>,

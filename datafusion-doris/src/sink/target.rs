@@ -165,7 +165,7 @@ pub(super) struct Loaded {
     pub(super) load: Committable,
     /// Rows that Doris refused while it took the others.
     pub(super) filtered: Option<FilteredRows>,
-    /// Doris told the rows; else its answer was lost, or is still to come, and `rows` were sent.
+    /// Doris told the rows, or it cannot have fewer; else its answer was lost, or is still to come, and `rows` were sent.
     pub(super) counted: bool,
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::metrics::FilteredRows;
+use super::metrics::{FilteredRows, UncountedRows};
 use super::run::LoadRun;
 use super::target::{AbortOnDrop, Loaded};
 use crate::checkpoint::Committable;
@@ -239,10 +239,23 @@ impl Upload {
             if !ask {
                 self.prepare_retry(error, was_open).await?;
             } else if self.resolve(error).await? {
-                run.target.metrics.succeeded(None, rows);
-                return Ok(Loaded { rows, load: self.load, filtered: None, counted: false });
+                return Ok(self.ended_unheard(rows));
             }
         }
+    }
+
+    /// The load of `rows` rows ended well, as its label tells, which does not count them.
+    fn ended_unheard(self, rows: u64) -> Loaded {
+        let target = &self.run.target;
+        // Without leave to refuse rows Doris takes all of them or none.
+        if self.allowed_share() == 0.0 && self.headers.get("where").is_none() {
+            target.metrics.resolved(rows);
+            return Loaded { rows, load: self.load, filtered: None, counted: true };
+        }
+        let uncounted = UncountedRows::of(&self.load, rows);
+        tracing::warn!(table = %target.table, label = %self.load.label, rows, "{uncounted}");
+        target.metrics.resolved_uncounted(&uncounted);
+        Loaded { rows, load: self.load, filtered: None, counted: false }
     }
 
     /// The load of `rows` rows ended well: tells so, and about the rows that Doris refused.
@@ -275,7 +288,7 @@ impl Upload {
             commit_and_publish_time_ms = times.commit_and_publish,
             "a load has ended"
         );
-        target.metrics.succeeded(Some(&response), rows);
+        target.metrics.succeeded(&response);
         let filtered = response.filtered_rows;
         let refused = (filtered > 0).then(|| FilteredRows::of(filtered, response.first_error.as_deref()));
         if let Some(FilteredRows { rows, first_reason }) = &refused {

@@ -85,3 +85,34 @@ async fn each_load_is_one_event_and_refused_rows_are_a_warning() {
     let filtered = sink.filtered().unwrap();
     assert_eq!(filtered.to_string(), "1 row was refused by Doris, first: Reason: too long");
 }
+
+#[tokio::test]
+async fn rows_that_nobody_counted_are_told_with_the_label() {
+    for (property, counted) in [
+        (None, true),
+        (Some(("max_filter_ratio", "0")), true),
+        (Some(("max_filter_ratio", "0.5")), false),
+        (Some(("where", "id > 1")), false),
+    ] {
+        let be = Server::start([Reply::Lose, committed()]).await;
+        let fe = Server::start([to(&be), state("PRECOMMITTED"), to(&be)]).await;
+        let properties = property.map(|(name, value)| (name.to_string(), value.to_string()));
+        let options = SinkOptions::default().with_properties(properties.into_iter().collect()).unwrap();
+        let sink = sink(&fe, options);
+        let report = sink.write(data(vec![batch(&[1, 2, 3])])).await.unwrap();
+        assert_eq!((report.rows, &report.filtered), (3, &None));
+        assert_eq!(report.uncounted, report.labels[usize::from(counted)..], "{property:?}");
+        let shown = DataSink::metrics(&sink).unwrap().to_string();
+        let label = &report.labels[0];
+        let Some(uncounted) = sink.uncounted() else {
+            assert!(counted, "{property:?}");
+            assert!(shown.contains("loaded_rows=3") && shown.contains("uncounted_rows=0"), "{shown}");
+            continue;
+        };
+        assert_eq!((uncounted.rows, uncounted.loads, &uncounted.label), (3, 1, label));
+        assert!(shown.contains("loaded_rows=0") && shown.contains("uncounted_rows=3"), "{shown}");
+        assert!(shown.contains(&format!("uncounted_load={label}")), "{shown}");
+        let told = uncounted.to_string();
+        assert!(told.contains(&format!("FROM `db` WHERE Label = '{label}'")), "{told}");
+    }
+}

@@ -9,7 +9,7 @@ use crate::client::{DorisConnection, StatementOutput};
 use crate::error::{Error, Result, Retry};
 use crate::protocol::{InsertAnswer, LabelState, StreamLoadResponse, error_log_in, without_signatures};
 use crate::sink::committer::{Committer, failure};
-use crate::sink::metrics::FilteredRows;
+use crate::sink::metrics::{FilteredRows, UncountedRows};
 use crate::sql::{quote_ident, string_literal};
 
 /// Time for what is asked about rows that are in the table.
@@ -198,7 +198,7 @@ impl Committer {
             load_time_ms = response.load_time_ms,
             "a load has ended"
         );
-        stage.metrics.succeeded(Some(&response), rows);
+        stage.metrics.succeeded(&response);
         let missing = counts.missing(one_per_key);
         if missing > 0 {
             tracing::error!(
@@ -219,11 +219,13 @@ impl Committer {
     /// The load is in the table, and nobody has said how many of its rows: `ran` = its statement was sent by this process.
     pub(super) async fn uncounted(&self, stage: &Stage, load: &Committable, staged: &Staged, ran: bool) -> Taken {
         let rows = staged.rows.unwrap_or_default();
-        if ran {
-            stage.metrics.succeeded(None, rows);
-        }
         // Without rows that may be refused it is all of them, or none.
         let counted = !stage.settings.filters && staged.rows.is_some();
+        match (ran, counted) {
+            (true, true) => stage.metrics.resolved(rows),
+            (true, false) => stage.metrics.resolved_uncounted(&UncountedRows::of(load, rows)),
+            (false, _) => {}
+        }
         let (table, label) = (format!("{}.{}", load.db, load.table), &load.label);
         if counted {
             tracing::info!(table, label, loaded_rows = rows, "a load has ended, by its label");
