@@ -19,6 +19,7 @@ use crate::changelog::{ChangelogStatus, DorisChangelogExec, changelogs};
 use crate::checkpoint::chain::check_savepoint_name;
 use crate::checkpoint::{CheckpointStore, RunControl, RunSetup, RunStatus, SourcePosition};
 use crate::error::{Error, Result};
+use crate::listed_sign;
 use crate::options::JobOptions;
 use crate::sink::{DorisSink, DorisSinkExec};
 
@@ -205,7 +206,7 @@ impl SyncJob {
     }
 
     async fn start(name: String, context: SessionContext, sql: &str) -> Result<Self> {
-        let plan = context.state().create_logical_plan(sql).await?;
+        let plan = listed_sign::plan(&context, sql).await?;
         if !matches!(&plan, LogicalPlan::Dml(DmlStatement { op: WriteOp::Insert(_), .. })) {
             return Err(Error::unsupported(format!("job {name}"), "a job is one INSERT INTO … SELECT statement"));
         }

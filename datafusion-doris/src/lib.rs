@@ -49,6 +49,7 @@ pub mod failpoints;
 #[cfg(not(feature = "failpoints"))]
 mod failpoints;
 pub mod job;
+mod listed_sign;
 pub mod lookup;
 pub mod optimizer;
 pub mod options;

@@ -13,6 +13,7 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 use crate::catalog::{DorisCatalog, ListDatabases, ddl};
 use crate::error::{Error, Result};
 use crate::factory::{DORIS_FORMAT, DorisTableFactory};
+use crate::listed_sign;
 use crate::optimizer::{WholeStatements, with_stream_rules};
 use crate::options::{CatalogOptions, JobOptions};
 use crate::pushdown::{DORIS_QUERY, DorisQueryFunction, prepare_queries, with_pushdown_rules};
@@ -75,6 +76,8 @@ pub fn session_context() -> SessionContext {
 ///   its lists of names anew; `USE catalog.database` (or one of both) chooses where names without them are looked up.
 /// - `CREATE TABLE`, `CREATE TABLE … AS`, `DROP TABLE`, `DROP VIEW`, `CREATE SCHEMA` and `DROP SCHEMA` of such a catalog are
 ///   done in Doris. The query of `CREATE TABLE … AS` is streamed; when it fails, the table is dropped.
+/// - An `INSERT` whose list names `__DORIS_DELETE_SIGN__` needs no table that declares it: 1 deletes the row's key, 0 writes
+///   the row.
 /// - Lists of names that are older than `catalog.ttl` are read anew before a statement that shows them.
 ///
 /// # Errors
@@ -100,7 +103,7 @@ pub async fn sql(context: &SessionContext, statement: &str) -> datafusion::error
                 }
             }
             prepare_queries(context, statement).await?;
-            let plan = context.state().create_logical_plan(&with_optional_location(statement)).await?;
+            let plan = listed_sign::plan(context, &with_optional_location(statement)).await?;
             return Box::pin(ddl::execute(context, plan)).await;
         }
     }

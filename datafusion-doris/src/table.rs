@@ -12,6 +12,7 @@ mod overwrite;
 mod raw;
 mod remote;
 mod schema;
+mod sign;
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -26,6 +26,7 @@ mod commit_cases;
 mod conformance;
 mod connection_cases;
 mod debezium;
+mod delete_sign;
 mod differential;
 mod dml;
 mod fallback;

@@ -389,9 +389,10 @@ fn check_property(name: &str, value: &str) -> Parsed<Send> {
         "label" => Err("labels are made by this crate, use 'sink.label-prefix'".into()),
         "two_phase_commit" => Err("use 'sink.enable-2pc'".into()),
         "group_commit" => text.parse::<GroupCommit>().map(|_| Send::AsHeader),
-        "hidden_columns" => {
-            Err("is set by this crate, use 'sink.change-kind-column' or declare a column __DORIS_DELETE_SIGN__".into())
-        }
+        "hidden_columns" => Err(
+            "is set by this crate, use 'sink.change-kind-column' or name a column __DORIS_DELETE_SIGN__ in the INSERT"
+                .into(),
+        ),
         "columns" => load_columns::check(text).map(|()| Send::AsHeader),
         "merge_type" => match lower.as_str() {
             "append" => Ok(Send::No),

@@ -330,7 +330,8 @@ impl Planner<'_> {
         let computed = self.list.is_computed(DELETE_SIGN);
         if self.list.in_body(DELETE_SIGN) && changes == Changes::None {
             return refuse(format!(
-                "names {DELETE_SIGN}, which the rows do not have: declare the column, or set 'sink.change-kind-column'"
+                "names {DELETE_SIGN}, which the rows do not have: name it in the list of the INSERT, or set \
+                 'sink.change-kind-column'"
             ));
         }
         if computed && changes != Changes::None {

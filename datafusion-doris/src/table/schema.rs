@@ -134,6 +134,18 @@ impl BoundSchema {
         Ok(Self { table: doris.table.clone(), schema, bound, kind })
     }
 
+    /// The same columns with a delete sign behind them. Rows that delete have their keys only.
+    pub fn with_sign(&self, doris: &TableSchema, sign: Field) -> Self {
+        let keys = self.key_columns(doris);
+        let fields = self.schema.fields().iter().take(self.columns()).enumerate();
+        let mut fields: Vec<Field> = fields
+            .map(|(at, field)| field.as_ref().clone().with_nullable(field.is_nullable() || !keys.contains(&at)))
+            .collect();
+        let kind = KindColumn::Sign(sign);
+        fields.extend(kind.field());
+        Self { schema: Arc::new(Schema::new(fields)), kind, ..self.clone() }
+    }
+
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
     }
