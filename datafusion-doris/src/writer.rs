@@ -30,9 +30,9 @@ use crate::client::DorisClient;
 use crate::debezium::DebeziumDecoder;
 use crate::error::{Error, Result};
 use crate::options::{ChangeFormat, DorisOptions, SinkOptions};
-use crate::sink::{DorisSink, WriteReport, is_no_column_of_a_table};
+use crate::sink::{DorisSink, WriteReport, is_no_column_of_a_table, no_deletes};
 use crate::table::{change_options, check_kind_column};
-use crate::types::{TableIdent, TableSchema};
+use crate::types::{KeyModel, TableIdent, TableSchema};
 
 /// Writes streams of record batches to one Doris table, each as a statement of its own.
 ///
@@ -90,8 +90,9 @@ impl DorisWriterBuilder {
     ///
     /// # Errors
     /// [`Error::Schema`] when the table does not exist, or names each column of the stream that the table does not have, and
-    /// a column whose type cannot be written; [`Error::Config`] for options that contradict each other; [`Error::Auth`],
-    /// [`Error::Transport`].
+    /// a column whose type cannot be written; [`Error::Config`] for options that contradict each other;
+    /// [`Error::Unsupported`] for change kinds or a delete sign where the table is none of the unique model;
+    /// [`Error::Auth`], [`Error::Transport`].
     pub async fn build(self, schema: &SchemaRef) -> Result<DorisWriter> {
         let Self { options, client, columns } = self;
         let client = match client {
@@ -118,7 +119,11 @@ impl DorisWriterBuilder {
                     "the columns to write are those of the stream: select them there, and leave out with_columns";
                 return Err(Error::schema(&doris.table, reason));
             }
-            None => (Arc::new(row_schema(schema, &doris, &options.sink)?), None),
+            None => {
+                let rows = row_schema(schema, &doris, &options.sink)?;
+                check_kinds(&doris, &options.sink)?;
+                (Arc::new(rows), None)
+            }
         };
         let sink = DorisSink::try_new(client, &doris, rows, options.sink)?;
         Ok(DorisWriter { sink, schema: Arc::clone(schema), decoder })
@@ -157,6 +162,16 @@ fn row_schema(schema: &Schema, doris: &TableSchema, options: &SinkOptions) -> Re
         return Err(Error::schema(&doris.table, "the stream has no columns"));
     }
     Ok(Schema::new(fields))
+}
+
+/// Refuses change kinds where no row can be deleted by its key: nothing tells before the stream that none deletes.
+fn check_kinds(doris: &TableSchema, options: &SinkOptions) -> Result<()> {
+    match &options.change_kind_column {
+        Some(kind) if doris.model.is_some_and(|model| model != KeyModel::Unique) => {
+            Err(no_deletes(doris, &format!("rows that may delete, by column '{kind}',")))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn check_events(schema: &Schema, doris: &TableSchema) -> Result<()> {
@@ -263,7 +278,7 @@ mod tests {
     use arrow::datatypes::{DataType, Field};
 
     use super::*;
-    use crate::types::{ColumnSchema, DorisType, KeyModel};
+    use crate::types::{ColumnSchema, DorisType};
 
     fn table() -> TableSchema {
         TableSchema {
@@ -306,6 +321,25 @@ mod tests {
         let rows = schema(&["id", "raw", "__doris_delete_sign__"]);
         let found = super::row_schema(&rows, &table(), &options).unwrap();
         assert_eq!(names(found), ["Id", "raw", "__doris_delete_sign__"]);
+    }
+
+    #[test]
+    fn change_kinds_need_a_table_with_deletes() {
+        for (model, kind, taken) in [
+            (Some(KeyModel::Unique), Some("kind"), true),
+            (Some(KeyModel::Duplicate), Some("kind"), false),
+            (Some(KeyModel::Aggregate), Some("kind"), false),
+            (Some(KeyModel::Duplicate), None, true),
+            // The server judges.
+            (None, Some("kind"), true),
+        ] {
+            let options = SinkOptions::default().with_change_kind_column(kind.map(str::to_string));
+            let checked = check_kinds(&TableSchema { model, ..table() }, &options);
+            assert_eq!(checked.is_ok(), taken, "{model:?} {kind:?}");
+            if let Err(error) = checked {
+                assert!(error.to_string().contains("'kind'") && error.to_string().contains("UNIQUE KEY"), "{error}");
+            }
+        }
     }
 
     #[test]

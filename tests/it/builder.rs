@@ -110,6 +110,7 @@ async fn streams_that_fail_leave_nothing() {
 async fn streams_that_do_not_fit_are_refused_with_their_columns() {
     let cluster = Cluster::sandbox().await;
     table(&cluster).await;
+    cluster.duplicate_table("d", "id INT, Name VARCHAR(10)", "").await;
     let kinds = SinkOptions::default().with_change_kind_column(Some("kind".into()));
     let events =
         || SinkOptions::default().with_change_format(Some(ChangeFormat::DebeziumJson(DebeziumOptions::default())));
@@ -117,11 +118,16 @@ async fn streams_that_do_not_fit_are_refused_with_their_columns() {
     let other: [(&str, ArrayRef); 2] =
         [("id", Arc::new(Int32Array::from(vec![1]))), ("missing", Arc::new(Int32Array::from(vec![1])))];
     let other = RecordBatch::try_from_iter(other).expect("a batch").schema();
+    let changes: [(&str, ArrayRef); 2] =
+        [("id", Arc::new(Int32Array::from(vec![1]))), ("kind", Arc::new(StringArray::from(vec!["+I"])))];
+    let changes = RecordBatch::try_from_iter(changes).expect("a batch").schema();
     for (table, sink, schema, expected) in [
         ("t", SinkOptions::default(), &other, "no column 'missing', its columns are id, Name, n"),
-        ("t", kinds, &rows, "no column 'kind'"),
+        ("t", kinds.clone(), &rows, "no column 'kind'"),
         ("t", events(), &rows, "one column of text, not 2"),
         ("nowhere", SinkOptions::default(), &rows, "nowhere"),
+        // A stream whose rows may delete, before there is a stream.
+        ("d", kinds.clone(), &changes, "no UNIQUE KEY table"),
     ] {
         let error = DorisWriter::builder(options(&cluster, table, sink)).build(schema).await.expect_err("refused");
         assert!(error.to_string().contains(expected), "{error}");
