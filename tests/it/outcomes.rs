@@ -90,16 +90,24 @@ async fn a_label_that_an_earlier_attempt_holds_is_freed() {
         "{\"TxnId\": -1, \"Label\": \"l\", \"Status\": \"Label Already Exists\", \"ExistingJobStatus\": \"RUNNING\",
         \"Message\": \"[LABEL_ALREADY_EXISTS]TStatus: errCode = 2, detailMessage = Label [l] has already been used, \
         relate to txn [7]\"}";
-    cluster.server().faults().push(at_load(Action::Status { code: 200, body: taken.into() }));
-    assert_eq!(insert(&ctx, INSERT).await, 3);
-    assert_eq!(cluster.server().faults().armed(), 0, "the fault was met");
-    assert_eq!((rows(&cluster).await.as_str(), cluster.server().running_transactions()), ("3", 0));
+    // Whatever the answer tells of the load that holds it: its label is asked.
+    for (loads, job) in (1..).zip(["RUNNING", "PRECOMMITTED", "", "SOMETHING"]) {
+        let taken = taken.replace("RUNNING", job);
+        cluster.server().faults().push(at_load(Action::Status { code: 200, body: taken }));
+        assert_eq!(insert(&ctx, INSERT).await, 3, "{job}");
+        assert_eq!(cluster.server().faults().armed(), 0, "the fault was met");
+        assert_eq!(
+            (rows(&cluster).await, cluster.server().running_transactions()),
+            ((3 * loads).to_string(), 0),
+            "{job}"
+        );
+    }
 
     let finished = taken.replace("RUNNING", "FINISHED");
     cluster.server().faults().push(at_load(Action::Status { code: 200, body: finished }));
     let message = refusal(&ctx, INSERT).await;
     assert!(message.contains("the label is taken by transaction 7, which is finished"), "{message}");
-    assert_eq!(rows(&cluster).await, "3");
+    assert_eq!(rows(&cluster).await, "12");
 }
 
 #[tokio::test]

@@ -127,7 +127,7 @@ fn check_later(key: OptionKey, typed: &str, value: &str) -> Result<()> {
             }
             return Err(Error::config(typed, format!("'{trimmed}' is not 'doris'")));
         }
-        OptionKey::EnableTls | OptionKey::UseOldApi | OptionKey::IgnoreCommitError | OptionKey::UseCache => {
+        OptionKey::EnableTls | OptionKey::UseOldApi | OptionKey::IgnoreCommitError => {
             let wanted = parse_bool(trimmed).map_err(|reason| Error::config(typed, reason))?;
             if !wanted {
                 return Ok(());

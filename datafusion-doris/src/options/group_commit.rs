@@ -95,6 +95,13 @@ pub(super) fn check_properties(properties: &BTreeMap<String, String>) -> Result<
     if text("partitions").is_some() && text("temporary_partitions").is_some() {
         return Err(conflict("temporary_partitions", "excludes 'sink.properties.partitions', remove one"));
     }
+    // Of two names of one thing Doris takes one and says nothing of the other.
+    for (taken, ignored) in [("timezone", "time_zone"), ("cloud_cluster", "compute_group")] {
+        if text(taken).is_some() && text(ignored).is_some() {
+            let reason = format!("says the same as 'sink.properties.{taken}', remove one of them");
+            return Err(conflict(ignored, reason));
+        }
+    }
     if partial && mode.is_some() && !updates {
         return Err(conflict(
             "partial_columns",
@@ -157,6 +164,9 @@ mod tests {
             (vec![group, ("temporary_partitions", "p1")], Some("temporary_partitions")),
             (vec![("group_commit", "off_mode"), ("partial_columns", "true")], None),
             (vec![("partitions", "p1"), ("temporary_partitions", "p2")], Some("temporary_partitions")),
+            (vec![("timezone", "UTC"), ("time_zone", "+08:00")], Some("time_zone")),
+            (vec![("compute_group", "a"), ("cloud_cluster", "b")], Some("compute_group")),
+            (vec![("time_zone", "UTC"), ("compute_group", "a")], None),
             (vec![("partial_columns", "true"), ("unique_key_update_mode", "UPSERT")], Some("partial_columns")),
             (vec![("partial_columns", "true"), ("unique_key_update_mode", "UPDATE_FIXED_COLUMNS")], None),
         ] {

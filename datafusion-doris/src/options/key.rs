@@ -114,7 +114,7 @@ option_keys! {
     Enable2pc = "sink.enable-2pc" [], "true", Used, "Two-phase commit: all rows of a statement or epoch become visible together. In batch mode, unless it is given, only for jobs with checkpoints.";
     EnableDelete = "sink.enable-delete" [], "true", Used, "Send the delete sign to unique tables.";
     IgnoreUpdateBefore = "sink.ignore.update-before" [], "", Used, "`true`: update-before rows are left out, `false`: written as deletes of their key. Absent: `true`, but `false` where a join, an unnesting or a filter above the changelog may drop one half of an update, and where an update may move a row to another key of the target.";
-    ChangeKindColumnSink = "sink.change-kind-column" [], "", Used, "Name of the input column that holds `+I`, `-U`, `+U`, `-D`; not written as data. Deletes may also be told by a declared last column `__DORIS_DELETE_SIGN__` (0 or 1) instead.";
+    ChangeKindColumnSink = "sink.change-kind-column" [], "", Used, "Name of the input column that holds `+I`, `-U`, `+U`, `-D`; not written as data. Deletes may be told by a column `__DORIS_DELETE_SIGN__` (0 or 1) instead, which the list of the INSERT names, or which is declared last.";
     ChangeFormat = "sink.change-format" [], "", Used, "`debezium-json`: the table takes one text column of Debezium change events (JSON, with or without schema) and writes what they say; for UNIQUE KEY tables.";
     DebeziumTimePrecision = "sink.debezium.time-precision" [], "", Used, "Unit of numbers in DATETIME columns, for events without schema: `ms`, `us` or `ns`. Absent: such numbers are an error.";
     DebeziumTimeZone = "sink.debezium.time-zone" [], "UTC", Used, "Zone whose wall clock a DATETIME column shows of a time that comes with an offset, for example `Asia/Shanghai`.";
@@ -126,7 +126,7 @@ option_keys! {
     EnableBatchMode = "sink.enable.batch-mode" [], "false", Used, "`true`: `STREAM_LOAD_BATCH`, whatever `sink.write-mode` says.";
     IgnoreCommitError = "sink.ignore.commit-error" [], "false", Later, "Only `false`. With `true` the connector goes on after a commit that failed, and its rows are lost without an error: here a commit that fails is one.";
     SinkParallelism = "sink.parallelism" [], "1", Used, "Loads at once of a statement or epoch, at most 64, each with its own label, task and buffers; may change between two starts of a job. Rows of one key of a unique or aggregate table stay in one load and in order, batches of a duplicate table take turns.";
-    UseCache = "sink.use-cache" [], "false", Later, "Only `false`.";
+    UseCache = "sink.use-cache" [], "false", NoEffect, "What can be sent again is kept in any case, see `sink.buffer-count`; the connector never sends its cache.";
     HttpUtf8Charset = "sink.http-utf8-charset" [], "true", NoEffect, "Headers are always sent as UTF-8.";
     CheckInterval = "sink.check-interval" [], "0ms", NoEffect, "Has no effect in the Flink connector either.";
     FlushQueueSize = "sink.flush.queue-size" [], "2", Used, "Batch mode: filled buffers that wait while one is sent; a writer holds two more.";
