@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn every_split_has_its_least_number_of_tablets_while_there_are_enough() {
         let sizes: HashMap<i64, u64> = (1..=10).map(|id| (id, if id < 3 { 1_000 } else { id as u64 })).collect();
-        for (partitions, least, expected) in [(2, 4, vec![4, 6]), (3, 3, vec![3, 3, 4]), (8, 4, vec![3, 3, 4])] {
+        for (partitions, least, expected) in [(2, 4, vec![5, 5]), (3, 3, vec![3, 3, 4]), (8, 4, vec![3, 3, 4])] {
             let splits = group_tablets((1..=10).collect(), partitions, least, &sizes);
             let mut counts: Vec<usize> = splits.iter().map(|split| split.tablets.len()).collect();
             counts.sort_unstable();
