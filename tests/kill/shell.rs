@@ -4,12 +4,15 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
 
 use tokio::sync::watch;
 
 use crate::server::Server;
 use crate::{AUDITS, BINARY, BUCKET, DATABASE, PASSWORD, PREFIX};
 
+/// Longest time for each job to write what is left: on a machine that does much else it is a lot.
+pub const CATCH_UP: Duration = Duration::from_secs(600);
 /// Checkpoints that are kept of each job.
 pub const RETAIN: usize = 3;
 
@@ -86,7 +89,7 @@ impl Shell {
 
     /// A process that ends with success when all changes so far are written.
     pub fn last(&mut self) -> Life {
-        self.run(|job| format!("\\catchup {job} 120\n"))
+        self.run(|job| format!("\\catchup {job} {}\n", CATCH_UP.as_secs()))
     }
 
     /// Runs all jobs, and for each what `end` says.
