@@ -1,5 +1,7 @@
 //! Tables of all types, with many NULLs, the ends of each type, and what tends to go wrong.
 
+use doris_sandbox::Profile;
+
 use super::queries::EMPTY;
 use super::random::Random;
 use crate::harness::Cluster;
@@ -125,7 +127,13 @@ pub const COLUMNS: &[(&str, &str, &[&str])] = &[
 /// Creates and fills `d{table}`: a key `k` that counts the rows, and columns of all types. Of the tables one is read in
 /// parts, one is mostly NULL, and the last one has no rows.
 pub async fn create(cluster: &Cluster, table: &str, random: &mut Random) {
-    let columns: Vec<String> = COLUMNS.iter().map(|(name, data_type, _)| format!("{name} {data_type}")).collect();
+    // Older builds know no instants; their texts stand in for them.
+    let instants = cluster.server().engine().profile() >= Profile::V5_0Changelog;
+    let columns = COLUMNS.iter().map(|(name, data_type, _)| match data_type.starts_with("TIMESTAMPTZ") && !instants {
+        true => format!("{name} STRING"),
+        false => format!("{name} {data_type}"),
+    });
+    let columns: Vec<String> = columns.collect();
     cluster
         .doris(&format!(
             "SET enable_decimal256 = true; CREATE TABLE {{db}}.d{table} (k INT, {})
