@@ -13,6 +13,7 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, execute_
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion_doris::job::SyncJob;
 use futures::{StreamExt, TryStreamExt, stream};
+use tokio::runtime::Builder;
 
 use common::table::Table;
 use common::usage::{cpu_of_threads, peak_mb, restart_peak};
@@ -37,7 +38,8 @@ const IDLE_SECONDS: u64 = 20;
 const LOADS: u64 = 50;
 
 fn main() -> Outcome<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    // No thread ends: the kernel forgets what an ended one has used.
+    let runtime = Builder::new_multi_thread().enable_all().thread_keep_alive(Duration::from_secs(86_400)).build()?;
     if server::is_server() {
         return runtime.block_on(server::serve());
     }

@@ -24,9 +24,10 @@ mod shell;
 mod wire;
 
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use tokio::runtime::Builder;
 
 use common::{Outcome, Server, amount, server};
 use report::Report;
@@ -40,7 +41,8 @@ fn main() -> Outcome<ExitCode> {
     if let Some(code) = shell::run_here() {
         return Ok(code);
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    // No thread ends: the kernel forgets what an ended one has used, see `usage::cpu_of_threads`.
+    let runtime = Builder::new_multi_thread().enable_all().thread_keep_alive(Duration::from_secs(86_400)).build()?;
     if server::is_server() {
         return runtime.block_on(server::serve()).map(|()| ExitCode::SUCCESS);
     }
