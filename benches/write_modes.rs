@@ -43,8 +43,6 @@ struct Way {
 
 const NO_COMPRESSION: (&str, &str) = ("sink.properties.compress_type", "");
 const BATCH: (&str, &str) = ("sink.write-mode", "STREAM_LOAD_BATCH");
-/// Of which there are some in a third of the rows: else the small run does not fill the buffers, and proves nothing.
-const SMALL: (&str, &str) = ("sink.buffer-flush.max-rows", "100000");
 const TVF: (&str, &str) = ("sink.write-mode", "TVF");
 const JSON: (&str, &str) = ("sink.properties.format", "json");
 const ARROW: (&str, &str) = ("sink.properties.format", "arrow");
@@ -56,9 +54,9 @@ const WAYS: &[Way] = &[
     Way { name: "streaming, json", options: &[JSON, NO_COMPRESSION] },
     Way { name: "streaming, arrow", options: &[ARROW] },
     Way { name: "streaming, csv, gz, 2 loads", options: &[("sink.parallelism", "2")] },
-    Way { name: "batches of 100,000, csv, gz", options: &[BATCH, SMALL] },
-    Way { name: "batches of 100,000, json", options: &[BATCH, SMALL, JSON, NO_COMPRESSION] },
-    Way { name: "batches of 100,000, arrow", options: &[BATCH, SMALL, ARROW] },
+    Way { name: "batch, csv, gz", options: &[BATCH] },
+    Way { name: "batch, json", options: &[BATCH, JSON, NO_COMPRESSION] },
+    Way { name: "batch, arrow", options: &[BATCH, ARROW] },
     Way { name: "tvf, json", options: &[TVF, JSON] },
     Way { name: "tvf, parquet", options: &[TVF, ("sink.properties.format", "parquet")] },
 ];
