@@ -10,7 +10,7 @@
 //! Written by the second column in the order of the source, the delete of `b` takes away the row that has just become
 //! `b`. So of each commit the rows that were are given before the rows that are. Of a row of the source that one commit
 //! changes several times only what it was before and what it is after counts: what it was in between would come
-//! after its own end.
+//! after its own end. One that is gone in the end is told by a delete of what it was before.
 //!
 //! Rows of a commit have the same commit timestamp and follow each other. They are held until the next one begins, unless
 //! they come in the right order already as far as one batch goes, and count against the session's memory pool.
@@ -19,12 +19,11 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch};
+use arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, StringArray};
 use arrow::compute::interleave_record_batch;
 use arrow::datatypes::Int64Type;
 use arrow::row::{Row, RowConverter, Rows, SortField};
 use datafusion::common::{Result, internal_err};
-use datafusion::error::DataFusionError;
 use datafusion::execution::memory_pool::MemoryReservation;
 
 use super::row_kind::RowKind;
@@ -67,7 +66,7 @@ impl CommitOrder {
     /// Takes the next rows; gives those of commits that are complete.
     ///
     /// # Errors
-    /// [`DataFusionError::ResourcesExhausted`] when a commit is larger than the memory pool.
+    /// `DataFusionError::ResourcesExhausted` when a commit is larger than the memory pool.
     pub fn push(&mut self, batch: RecordBatch) -> Result<Vec<RecordBatch>> {
         let mut ready = Vec::new();
         let tsos = batch.column(self.columns.tso).as_primitive::<Int64Type>().clone();
@@ -181,7 +180,8 @@ impl CommitOrder {
             .flat_map(|(batch, rows)| (0..rows.num_rows()).map(move |row| (batch, row)))
             .collect();
         let deletes = self.kinds(batches);
-        let mut order = Vec::with_capacity(places.len());
+        let mut order: Vec<(usize, usize)> = Vec::with_capacity(places.len());
+        let mut gone = vec![];
         let mut begin = 0;
         for end in ends {
             let Some(rows) = places.get(begin..end) else { return internal_err!("a commit ends behind its rows") };
@@ -190,15 +190,36 @@ impl CommitOrder {
                 order.extend_from_slice(rows);
             } else {
                 let keys: Vec<Row<'_>> = rows.iter().map(|(batch, row)| keys[*batch].row(*row)).collect();
-                order.extend(net(&keys, of_commit).into_iter().map(|at| rows[at]));
+                for net in net(&keys, of_commit) {
+                    gone.extend(net.gone.then_some(order.len()));
+                    order.push(rows[net.at]);
+                }
             }
             begin = end;
         }
         let batches: Vec<&RecordBatch> = batches.iter().collect();
-        let chunks = order.chunks(BATCH_ROWS).map(|chunk| interleave_record_batch(&batches, chunk));
-        let ordered = chunks.map(|chunk| chunk.map_err(DataFusionError::from)).collect();
+        let mut gone = gone.into_iter().peekable();
+        let ordered = order.chunks(BATCH_ROWS).enumerate().map(|(chunk, places)| {
+            let rows = interleave_record_batch(&batches, places)?;
+            let begin = chunk * BATCH_ROWS;
+            let here = std::iter::from_fn(|| gone.next_if(|at| *at < begin + places.len())).map(|at| at - begin);
+            self.deleted(rows, &here.collect::<Vec<_>>())
+        });
+        let ordered = ordered.collect();
         self.memory.shrink(copied);
         ordered
+    }
+
+    /// The rows at `places` as deletes.
+    fn deleted(&self, rows: RecordBatch, places: &[usize]) -> Result<RecordBatch> {
+        if places.is_empty() {
+            return Ok(rows);
+        }
+        let mut kinds: Vec<_> = rows.column(self.columns.kind).as_string::<i32>().iter().collect();
+        places.iter().for_each(|at| kinds[*at] = Some(RowKind::Delete.as_str()));
+        let mut columns = rows.columns().to_vec();
+        columns[self.columns.kind] = Arc::new(StringArray::from(kinds));
+        Ok(RecordBatch::try_new(rows.schema(), columns)?)
     }
 }
 
@@ -207,16 +228,24 @@ fn in_order(deletes: &[bool]) -> bool {
     deletes.is_sorted_by(|earlier, later| earlier >= later)
 }
 
-/// What a commit makes of its rows, as places among them: what each key was before, then what each is after. `deletes`
-/// says which rows are such that were.
-fn net<K: std::hash::Hash + Eq>(keys: &[K], deletes: &[bool]) -> Vec<usize> {
-    let mut order = Vec::new();
+/// A row of what a commit makes of its rows.
+struct Net {
+    /// Its place among them.
+    at: usize,
+    /// It is what a key was before that is no more: a delete, also if it was the old half of an update.
+    gone: bool,
+}
+
+/// What a commit makes of its rows: what each key was before, then what each is after. `deletes` says which rows are such
+/// that were.
+fn net<K: std::hash::Hash + Eq>(keys: &[K], deletes: &[bool]) -> Vec<Net> {
+    let mut before = Vec::new();
     let mut after: HashMap<&K, Option<usize>> = HashMap::new();
     for (at, (key, gone)) in keys.iter().zip(deletes).enumerate() {
         let is = (!gone).then_some(at);
         match after.entry(key) {
             Entry::Vacant(first) => {
-                order.extend(gone.then_some(at));
+                before.extend(gone.then_some(at));
                 first.insert(is);
             }
             Entry::Occupied(mut known) => {
@@ -224,9 +253,11 @@ fn net<K: std::hash::Hash + Eq>(keys: &[K], deletes: &[bool]) -> Vec<usize> {
             }
         }
     }
+    let is_gone = |at: usize| after.get(&keys[at]).is_some_and(Option::is_none);
+    let mut order: Vec<Net> = before.into_iter().map(|at| Net { at, gone: is_gone(at) }).collect();
     let mut after: Vec<usize> = after.into_values().flatten().collect();
     after.sort_unstable();
-    order.extend(after);
+    order.extend(after.into_iter().map(|at| Net { at, gone: false }));
     order
 }
 

@@ -482,12 +482,18 @@ impl ExecutionPlan for DorisChangelogExec {
             let consumer = MemoryConsumer::new(format!("DorisChangelogExec[{}]", self.spec.table));
             CommitOrder::new(&self.spec.table, columns, consumer.register(context.memory_pool()))
         });
+        // A commit is put in order by all its rows: only then their kinds are what they are.
+        let (filters, of_ordered) = match order {
+            Some(_) => self.filters.clone().split(),
+            None => (self.filters.clone(), ChangeFilters::default()),
+        };
         // In a run of epochs it is the run that publishes.
         let offsets = self.offsets.clone().filter(|_| free_running);
         let finished = FinishedRows {
             input: Box::pin(input),
             passed,
-            filters: self.filters.clone(),
+            filters,
+            of_ordered,
             projection: Arc::clone(&self.projection),
             order,
             publishing: Publishing { offsets, hand_over: self.hand_over.unwrap_or_default() },

@@ -41,6 +41,19 @@ impl ChangeFilters {
         Self { values, kinds }
     }
 
+    /// The conditions on values, and those on the change kind: what changes kinds stands between the two.
+    pub fn split(self) -> (Self, Self) {
+        (Self { values: self.values, kinds: vec![] }, Self { values: vec![], kinds: self.kinds })
+    }
+
+    /// The rows of `batch` whose change kind passes.
+    ///
+    /// # Errors
+    /// When a condition cannot be evaluated.
+    pub fn by_kind(&self, batch: RecordBatch) -> Result<RecordBatch> {
+        by_kind(self, batch)
+    }
+
     /// The same conditions over columns that stand elsewhere.
     pub fn moved(&self, place: impl Fn(usize) -> usize + Copy) -> Result<Self> {
         let moved = |filters: &[Arc<dyn PhysicalExpr>]| -> Result<Vec<_>> {

@@ -39,8 +39,9 @@ const HTTP2_KEEP_ALIVE: Duration = Duration::from_secs(330);
 
 /// Bytes of one result that the server may send before they are read.
 const STREAM_WINDOW: u32 = 8 << 20;
-/// The same of all results of a connection.
-const CONNECTION_WINDOW: u32 = 32 << 20;
+/// The same of all results of a connection: no limit of its own, since results that nobody reads for a while (a merge reads
+/// them as its keys ask for) would keep the others of their server from coming.
+const CONNECTION_WINDOW: u32 = i32::MAX as u32;
 /// Largest piece of a result that the server may send in one HTTP/2 frame: with those of 16 KiB, which is the default, a
 /// reader spends as much on frames as on their content.
 const FRAME: u32 = 1 << 20;

@@ -199,7 +199,7 @@ fn read_endpoint(
                     let data = data.inspect_ok(move |message| kept.keep(message));
                     let batches = FlightRecordBatchStream::new_from_flight_data(data);
                     return Ok(batches.map(move |batch| match batch {
-                        Ok(batch) => Ok(coming.counted(batch)?.taken()),
+                        Ok(batch) => coming.passed(batch),
                         Err(error @ FlightError::Tonic(_)) => Err(flight_error(&authority, error)),
                         // It arrived and cannot be decoded.
                         Err(error) => Err(match messages.invalid_text() {

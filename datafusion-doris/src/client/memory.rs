@@ -32,6 +32,17 @@ pub(super) struct Coming {
 }
 
 impl Coming {
+    /// Counts as much as `batch` for the next one; `batch` itself is taken at once.
+    ///
+    /// # Errors
+    /// The pool's, when it does not fit.
+    pub fn passed(&self, batch: RecordBatch) -> Result<RecordBatch> {
+        if let Some(held) = &self.held {
+            held.try_resize(get_record_batch_memory_size(&batch))?;
+        }
+        Ok(batch)
+    }
+
     /// Counts `batch` until somebody takes it, and as much for the next one.
     ///
     /// # Errors
@@ -89,6 +100,7 @@ mod tests {
         let refused = coming.counted(numbers(100)).unwrap_err().to_string();
         assert!(refused.contains("scan"), "{refused}");
         assert_eq!(first.taken(), numbers(100));
+        assert_eq!(coming.passed(numbers(100)).unwrap(), numbers(100));
         assert_eq!(pool.reserved(), 2 * one);
         drop((second, coming, memory));
         assert_eq!(pool.reserved(), 0);

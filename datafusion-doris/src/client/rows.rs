@@ -154,23 +154,25 @@ impl RowReader {
                 Ok(None) => break,
                 Err(error) => {
                     let error = server_error(host, READING, error);
-                    // One that the server tells is the statement's end.
-                    running.take_if(|_| matches!(error, Error::Server { .. }));
+                    // What the server tells is the statement's end. A connection that broke has no number any more: behind
+                    // a restart another one may have it.
+                    *running = None;
                     return Err(error);
                 }
             };
             batch.push(row.unwrap());
-            if (batch.rows >= batch_rows || batch.bytes >= BATCH_BYTES)
-                && sender.send(Ok(finish(&mut batch)?)).await.is_err()
-            {
-                return Ok(());
+            if batch.rows >= batch_rows || batch.bytes >= BATCH_BYTES {
+                // Counted once there is room for it.
+                let Ok(place) = sender.reserve().await else { return Ok(()) };
+                place.send(Ok(finish(&mut batch)?));
             }
         }
         // The server is done; what is not taken any more lies here.
         *running = None;
         drop(result);
-        if batch.rows > 0 && sender.send(Ok(finish(&mut batch)?)).await.is_err() {
-            return Ok(());
+        if batch.rows > 0 {
+            let Ok(place) = sender.reserve().await else { return Ok(()) };
+            place.send(Ok(finish(&mut batch)?));
         }
         if let Some(conn) = self.conn.take()
             && let Err(error) = conn.disconnect().await

@@ -47,7 +47,9 @@ pub(super) fn variant_texts(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
 fn json_text(metadata: &[u8], value: &[u8]) -> Option<String> {
     let names = Names::read(metadata)?;
     let mut out = String::new();
-    write_value(&mut out, &names, value, 0)?;
+    // Values that share their bytes would be as many as one likes.
+    let mut left = value.len();
+    write_value(&mut out, &names, value, 0, &mut left)?;
     Some(out)
 }
 
@@ -86,7 +88,9 @@ impl<'a> Names<'a> {
     }
 }
 
-fn write_value(out: &mut String, names: &Names<'_>, bytes: &[u8], depth: usize) -> Option<()> {
+/// `left`: how many more values there may be.
+fn write_value(out: &mut String, names: &Names<'_>, bytes: &[u8], depth: usize, left: &mut usize) -> Option<()> {
+    *left = left.checked_sub(1)?;
     let header = *bytes.first()?;
     let (basic, header) = (header & 0b11, usize::from(header >> 2));
     match basic {
@@ -109,7 +113,7 @@ fn write_value(out: &mut String, names: &Names<'_>, bytes: &[u8], depth: usize) 
                 out.push(':');
                 // The end of a field is not that of the next one: they are sorted by name, their values may not be.
                 let begin = values.checked_add(number(bytes, offsets + index * offset_size, offset_size)?)?;
-                write_value(out, names, bytes.get(begin..)?, depth + 1)?;
+                write_value(out, names, bytes.get(begin..)?, depth + 1, left)?;
             }
             out.push('}');
             Some(())
@@ -126,7 +130,7 @@ fn write_value(out: &mut String, names: &Names<'_>, bytes: &[u8], depth: usize) 
                     out.push(',');
                 }
                 let begin = values.checked_add(number(bytes, offsets + index * offset_size, offset_size)?)?;
-                write_value(out, names, bytes.get(begin..)?, depth + 1)?;
+                write_value(out, names, bytes.get(begin..)?, depth + 1, left)?;
             }
             out.push(']');
             Some(())
@@ -291,5 +295,8 @@ mod tests {
         // An array whose only element is itself, as far as offsets go.
         let deep = [3_u8, 1, 0, 1].repeat(MAX_DEPTH + 2);
         assert_eq!(json_text(NAMES, &deep), None);
+        // One whose two elements are the same, a hundred times: 2^100 values.
+        let wide = [[3_u8, 2, 0, 0, 5].repeat(100), vec![0]].concat();
+        assert_eq!(json_text(NAMES, &wide), None);
     }
 }

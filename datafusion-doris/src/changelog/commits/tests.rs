@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 
-use arrow::array::{Int32Array, StringArray};
+use arrow::array::Int32Array;
+use datafusion::error::DataFusionError;
 use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryConsumer, MemoryPool};
 use proptest::prelude::*;
 
@@ -64,6 +65,12 @@ fn a_commit_gives_what_was_before_what_is() {
         (
             vec![(T, 1, "a", "-U"), (T, 1, "b", "+U"), (T, 1, "b", "-U"), (T, 1, "c", "+U")],
             vec![(T, 1, "a", "-U"), (T, 1, "c", "+U")],
+        ),
+        // One that is changed and then goes is gone, also for a target that skips the old halves of updates.
+        (vec![(T, 1, "a", "-U"), (T, 1, "a", "+U"), (T, 1, "a", "-D")], vec![(T, 1, "a", "-D")]),
+        (
+            vec![(T, 1, "a", "-U"), (T, 1, "b", "+U"), (T, 1, "b", "-D"), (T, 2, "b", "-U"), (T, 2, "a", "+U")],
+            vec![(T, 1, "a", "-D"), (T, 2, "b", "-U"), (T, 2, "a", "+U")],
         ),
         // One that comes and goes leaves nothing, one that goes and comes back is replaced.
         (vec![(T, 1, "a", "+I"), (T, 1, "a", "-D"), (T, 2, "b", "+I")], vec![(T, 2, "b", "+I")]),
