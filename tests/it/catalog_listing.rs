@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::SessionContext;
+use doris_sandbox::{Action, Fault, Site};
 
 use crate::harness::{Cluster, lines, run};
 
@@ -75,6 +76,39 @@ async fn lists_of_columns_are_read_page_by_page() {
     let counts = "SELECT count(*) AS n, count(DISTINCT table_name), count(DISTINCT table_name || '.' || column_name) FROM \
                   information_schema.columns WHERE table_schema = '{db}'";
     assert_eq!(rows(&cluster, &ctx, counts).await, ["10400 | 104 | 10400"]);
+}
+
+/// Types come whole, also those that a list cuts, and a table that cannot be read is left out.
+#[tokio::test]
+async fn a_table_that_cannot_be_read_does_not_fail_the_list() {
+    let cluster = Cluster::sandbox().await;
+    let model = "DUPLICATE KEY(id) DISTRIBUTED BY HASH(id) BUCKETS 1";
+    let columns = "id INT NOT NULL, b BOOLEAN, l LARGEINT, d DECIMAL(20, 3), at DATETIME(6), n ARRAY<INT>, \
+                   s STRUCT<a:INT,b:STRING>";
+    for table in ["good", "bad"] {
+        cluster.doris(&format!("CREATE TABLE {{db}}.{table} ({columns}) {model}")).await;
+    }
+    let ctx = catalog(&cluster, &[]).await;
+    let refused = Action::Status { code: 401, body: "no".into() };
+    cluster.server().faults().push(Fault::new(refused).at(Site::Fe).when("/bad/_schema").always());
+    let listed = rows(&cluster, &ctx, COLUMNS).await;
+    assert!(!cluster.server().faults().applied().is_empty(), "the fault was used");
+    cluster.server().faults().clear();
+    assert!(listed.iter().all(|line| line.starts_with("good | ")), "{listed:?}");
+    // The list tells what the table has.
+    let shown = rows(
+        &cluster,
+        &ctx,
+        "SELECT arrow_typeof(b), arrow_typeof(l), arrow_typeof(n), arrow_typeof(s) FROM \
+                                      (VALUES (1)) LEFT JOIN d.{db}.good ON true",
+    )
+    .await;
+    for (line, types) in [(1, 0), (2, 1), (5, 2), (6, 3)] {
+        let of_table = shown[0].split(" | ").nth(types).expect("a type");
+        assert!(listed[line].contains(of_table), "{} is not {of_table}", listed[line]);
+    }
+    assert_eq!(listed.len(), 7);
+    assert_eq!(rows(&cluster, &ctx, COLUMNS).await.len(), 14, "nothing of a failure is kept");
 }
 
 /// The rows of a query, and how many came over the wire.

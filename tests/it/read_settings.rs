@@ -1,8 +1,11 @@
 //! Options of reads that change how Doris is asked, each with what the server sees of it.
 
+use std::sync::Arc;
+
 use datafusion::physical_plan::ExecutionPlanProperties;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use doris_sandbox::{FlightConfig, Sandbox, Site};
+use doris_sandbox::{Action, Fault, FlightConfig, Sandbox, Site};
+use tokio::sync::Notify;
 
 use crate::harness::{Cluster, count, lines, refusal, run};
 
@@ -59,6 +62,37 @@ async fn a_statement_reads_at_least_so_many_tablets() {
         assert_eq!(plan.output_partitioning().partition_count(), partitions, "{size}");
         assert_eq!(count(&run(&ctx, ROWS).await), 100);
     }
+}
+
+#[tokio::test]
+async fn metadata_requests_are_repeated_as_often_as_told() {
+    let cluster = cluster(FlightConfig::default()).await;
+    let lost = |times| Fault::new(Action::DropAnswer).at(Site::Fe).when("_query_plan").times(times);
+    for (retries, works) in [("1", false), ("2", false), ("3", true)] {
+        let ctx = context(2);
+        cluster.declare(&ctx, "t", "t", &[("doris.request.retries", retries)]).await;
+        cluster.server().faults().push(lost(2));
+        match works {
+            true => assert_eq!(count(&run(&ctx, ROWS).await), 100),
+            false => {
+                let message = refusal(&ctx, ROWS).await;
+                assert!(message.contains("planning a scan"), "{message}");
+            }
+        }
+        cluster.server().faults().clear();
+    }
+}
+
+#[tokio::test]
+async fn a_metadata_request_that_is_silent_for_too_long_is_an_error() {
+    let cluster = cluster(FlightConfig::default()).await;
+    let ctx = context(2);
+    let options = [("doris.request.read.timeout", "1s"), ("doris.request.retries", "1")];
+    cluster.declare(&ctx, "t", "t", &options).await;
+    let (done, release) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    cluster.server().faults().push(Fault::new(Action::HoldAnswer { done, release }).at(Site::Fe).when("_query_plan"));
+    let message = refusal(&ctx, ROWS).await;
+    assert!(message.contains("planning a scan"), "{message}");
 }
 
 #[tokio::test]
