@@ -301,8 +301,24 @@ impl SinkMetrics {
         self.count(Id::LoadsFailed, 1);
     }
 
+    /// Counts and tells the rows of a load that Doris refused; `None` when there are none.
+    pub(super) fn refused(
+        &self,
+        table: &dyn fmt::Display,
+        label: &str,
+        rows: u64,
+        first_reason: Option<&str>,
+    ) -> Option<FilteredRows> {
+        let refused = (rows > 0).then(|| FilteredRows::of(rows, first_reason));
+        if let Some(FilteredRows { rows, first_reason }) = &refused {
+            tracing::warn!(%table, label, filtered_rows = rows, first_reason, "Doris refused rows of a load");
+        }
+        self.filtered(refused.as_ref());
+        refused
+    }
+
     /// Rows of a load were refused while the others were taken, or none.
-    pub(super) fn filtered(&self, refused: Option<&FilteredRows>) {
+    fn filtered(&self, refused: Option<&FilteredRows>) {
         let Some(refused) = refused else { return };
         let mut all = self.filtered.lock();
         let untold = all.as_ref().is_none_or(|all| all.first_reason.is_none());

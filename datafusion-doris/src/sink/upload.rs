@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::metrics::{FilteredRows, UncountedRows};
+use super::metrics::UncountedRows;
 use super::run::LoadRun;
 use super::target::{AbortOnDrop, Loaded};
 use crate::checkpoint::Committable;
@@ -290,11 +290,7 @@ impl Upload {
         );
         target.metrics.succeeded(&response);
         let filtered = response.filtered_rows;
-        let refused = (filtered > 0).then(|| FilteredRows::of(filtered, response.first_error.as_deref()));
-        if let Some(FilteredRows { rows, first_reason }) = &refused {
-            tracing::warn!(%table, label, filtered_rows = rows, first_reason, "Doris refused rows of a load");
-        }
-        target.metrics.filtered(refused.as_ref());
+        let refused = target.metrics.refused(table, label, filtered, response.first_error.as_deref());
         let selected = response.total_rows.saturating_sub(response.unselected_rows);
         if kind == LoadKind::Group && filtered as f64 > selected as f64 * self.allowed_share() {
             return Err(Error::StreamLoad {

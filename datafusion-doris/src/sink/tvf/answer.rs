@@ -208,11 +208,7 @@ impl Committer {
                 "Doris has not taken all staged rows and refused none of them: the objects stay, compare the table with them"
             );
         }
-        let refused = (counts.filtered > 0).then(|| FilteredRows::of(counts.filtered, reason.as_deref()));
-        if let Some(FilteredRows { rows, first_reason }) = &refused {
-            tracing::warn!(table, label, filtered_rows = rows, first_reason, "Doris refused rows of a load");
-        }
-        stage.metrics.filtered(refused.as_ref());
+        let refused = stage.metrics.refused(&table, label, counts.filtered, reason.as_deref());
         Taken { label: load.label.clone(), rows, filtered: refused, counted: true, missing }
     }
 
