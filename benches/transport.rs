@@ -20,8 +20,9 @@ use arrow_flight::sql::client::FlightSqlServiceClient;
 use arrow_flight::{FlightInfo, Ticket};
 use bytes::Bytes;
 use futures::TryStreamExt;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 
+use common::flight::channel;
 use common::http::Http;
 use common::server::{PASSWORD, USER};
 use common::{Outcome, Server, amount, server};
@@ -38,10 +39,6 @@ const BASE_ROWS: i64 = 327_680;
 const BATCH_ROWS: i64 = 32_768;
 /// Times that each measurement is made; the best one counts.
 const RUNS: usize = 3;
-/// HTTP/2 window of the reader.
-const WINDOW: u32 = 64 << 20;
-/// HTTP/2 frames of the reader.
-const FRAME: u32 = 1 << 20;
 /// Size of the piece of a CSV body that is sent again and again.
 const PIECE_BYTES: usize = 1 << 20;
 
@@ -113,15 +110,6 @@ async fn read(server: &Server, rows: u64) -> Outcome<()> {
         );
     }
     Ok(())
-}
-
-async fn channel(address: &str) -> Outcome<Channel> {
-    let endpoint = Endpoint::from_shared(format!("http://{address}"))?
-        .initial_stream_window_size(WINDOW)
-        .initial_connection_window_size(WINDOW)
-        .max_frame_size(FRAME)
-        .tcp_nodelay(true);
-    Ok(endpoint.connect().await?)
 }
 
 fn only_ticket(info: &FlightInfo) -> Outcome<Ticket> {

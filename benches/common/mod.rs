@@ -4,6 +4,7 @@
 #![allow(dead_code)]
 
 pub mod backlog;
+pub mod flight;
 pub mod http;
 pub mod measure;
 pub mod server;

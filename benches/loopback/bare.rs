@@ -11,15 +11,11 @@ use arrow_flight::sql::client::FlightSqlServiceClient;
 use futures::TryStreamExt;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Row, Value};
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 
+use crate::common::flight::channel;
 use crate::common::server::{PASSWORD, USER};
 use crate::common::{Outcome, Server};
-
-/// HTTP/2 window of the reader.
-const WINDOW: u32 = 64 << 20;
-/// HTTP/2 frames of the reader.
-const FRAME: u32 = 1 << 20;
 
 /// What a read gave.
 #[derive(Debug, Clone, Copy, Default)]
@@ -71,15 +67,6 @@ impl Flight {
         read.first = first.unwrap_or_default().as_secs_f64();
         Ok(read)
     }
-}
-
-async fn channel(address: &str) -> Outcome<Channel> {
-    let endpoint = Endpoint::from_shared(format!("http://{address}"))?
-        .initial_stream_window_size(WINDOW)
-        .initial_connection_window_size(WINDOW)
-        .max_frame_size(FRAME)
-        .tcp_nodelay(true);
-    Ok(endpoint.connect().await?)
 }
 
 /// Rows as texts, by `mysql_async`.
