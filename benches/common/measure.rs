@@ -1,9 +1,24 @@
 //! Measurements taken in turns, so that whatever the machine does meanwhile meets both sides.
 
+use std::sync::OnceLock;
 use std::time::Instant;
 
 use super::Outcome;
-use super::usage::{cpu_of_threads, peak_mb, restart_peak};
+use super::usage::{cpu_of_process, cpu_of_threads, peak_mb, restart_peak};
+
+/// Process id of the server, whose CPU time is told beside that of this process.
+static SERVER: OnceLock<u32> = OnceLock::new();
+
+/// Says which process is the server.
+pub fn watch(server: u32) {
+    // There is one server in a bench.
+    let _ = SERVER.set(server);
+}
+
+/// CPU seconds of the server so far.
+fn cpu_of_server() -> Outcome<Option<f64>> {
+    SERVER.get().map_or(Ok(None), cpu_of_process)
+}
 
 /// One run.
 #[derive(Debug, Clone, Copy)]
@@ -12,6 +27,8 @@ pub struct Sample {
     pub wall: f64,
     /// CPU seconds of this process.
     pub cpu: f64,
+    /// CPU seconds of the server, see [`watch`].
+    pub server: f64,
     /// Megabytes by which this process grew at most, above what was resident when the run began.
     pub grown: f64,
 }
@@ -30,18 +47,19 @@ impl Series {
     /// Takes one more measurement.
     pub async fn time<T>(&mut self, run: impl Future<Output = Outcome<T>>) -> Outcome<T> {
         let resident = restart_peak()?;
-        let (before, started) = (cpu_of_threads()?, Instant::now());
+        let (before, there, started) = (cpu_of_threads()?, cpu_of_server()?, Instant::now());
         let outcome = run.await?;
         let wall = started.elapsed().as_secs_f64();
-        let cpu = cpu_of_threads()?.zip(before).map_or(f64::NAN, |(after, before)| after - before);
+        let used = |now: Option<f64>, before| now.zip(before).map_or(f64::NAN, |(now, before)| now - before);
+        let (cpu, server) = (used(cpu_of_threads()?, before), used(cpu_of_server()?, there));
         let grown = peak_mb()?.zip(resident).map_or(f64::NAN, |(peak, resident)| peak - resident);
-        self.0.push(Sample { wall, cpu, grown });
+        self.0.push(Sample { wall, cpu, server, grown });
         Ok(outcome)
     }
 
     /// Adds a time that was taken within something else.
     pub fn push(&mut self, wall: f64) {
-        self.0.push(Sample { wall, cpu: f64::NAN, grown: f64::NAN });
+        self.0.push(Sample { wall, cpu: f64::NAN, server: f64::NAN, grown: f64::NAN });
     }
 
     /// Forgets the runs so far: they warmed up.
@@ -61,6 +79,16 @@ impl Series {
     /// Median of the CPU seconds.
     pub fn cpu(&self) -> f64 {
         middle(self.values(|sample| sample.cpu))
+    }
+
+    /// Median of the server's CPU seconds.
+    pub fn server(&self) -> f64 {
+        middle(self.values(|sample| sample.server))
+    }
+
+    /// Median of the cores that client and server kept busy.
+    pub fn cores(&self) -> f64 {
+        middle(self.values(|sample| (sample.cpu + sample.server) / sample.wall))
     }
 
     /// Most megabytes by which a run grew.

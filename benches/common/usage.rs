@@ -1,5 +1,7 @@
 //! What this process has used, as Linux tells it; `None` on other systems.
 
+use std::fmt::Display;
+
 use super::Outcome;
 
 /// CPU time of this process so far, of all its threads, in user and kernel; the kernel counts in hundredths of a second.
@@ -34,7 +36,12 @@ fn status_mb(name: &str) -> Outcome<Option<f64>> {
 
 /// As [`cpu_seconds`], to the nanosecond: of the threads that are alive.
 pub fn cpu_of_threads() -> Outcome<Option<f64>> {
-    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return Ok(None) };
+    cpu_of_process("self")
+}
+
+/// As [`cpu_of_threads`], of the process with this id.
+pub fn cpu_of_process(id: impl Display) -> Outcome<Option<f64>> {
+    let Ok(tasks) = std::fs::read_dir(format!("/proc/{id}/task")) else { return Ok(None) };
     let mut nanoseconds = 0.0;
     for task in tasks {
         // A thread may end meanwhile.

@@ -59,8 +59,11 @@ async fn one(server: &Server, format: &str, runs: u64, report: &mut Report) -> O
     for (what, whole, own) in [("one load", &whole, &alone), ("two loads", &whole_2, &both)] {
         let value = own.ratio_to(whole, |sample| sample.wall);
         let beside = format!(
-            "{:.0} MB/s before compression, flate2 alone {:.0} MB/s ± {:.0} % to {:.1} % of the bytes",
+            "{:.0} MB/s before compression, {:.2} cores busy, server {:.2} CPU s; flate2 alone {:.0} MB/s ± {:.0} % to \
+             {:.1} % of the bytes",
             megabytes / whole.wall(),
+            whole.cores(),
+            whole.server(),
             megabytes / own.wall(),
             own.spread(),
             compressed as f64 / total as f64 * 100.0

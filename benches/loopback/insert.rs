@@ -47,6 +47,11 @@ pub async fn measure(server: &Server, runs: u64, report: &mut Report) -> Outcome
             if format.name == "csv" && shape.name == "nested" {
                 continue;
             }
+            if let Ok(only) = std::env::var("LOOPBACK_INSERT")
+                && only != format!("{} {}", shape.name, format.name)
+            {
+                continue;
+            }
             one(server, shape, &table, format, runs, report).await?;
         }
         server.doris(&format!("DROP TABLE bench.{table}")).await?;
@@ -103,12 +108,17 @@ async fn one(
     report.add(Figure::new(format!("encoder {label}: rows over the stock writer"), value, "x", bar).beside(beside));
     let value = encoder.slower_of(&put).ratio_to(&whole, |sample| sample.wall);
     let beside = format!(
-        "{:.0} MB/s; encoder {:.0} MB/s, bare PUT {:.0} MB/s ± {:.0} % with {:.2} CPU s",
+        "{:.0} MB/s, {:.2} cores busy, server {:.2} CPU s; encoder {:.0} MB/s; bare PUT {:.0} MB/s ± {:.0} %, \
+         {:.2} cores busy, {:.2} CPU s, server {:.2}",
         rate(total, &whole),
+        whole.cores(),
+        whole.server(),
         rate(total, &encoder),
         rate(total, &put),
         put.spread(),
-        put.cpu()
+        put.cores(),
+        put.cpu(),
+        put.server()
     );
     let figure = Figure::new(format!("insert {label}: rate over the slower of both"), value, "x", Bar::Least(0.90));
     report.add(figure.of(&whole).moved(Some(total), BASE * times).beside(beside));

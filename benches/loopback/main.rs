@@ -52,6 +52,7 @@ fn main() -> Outcome<ExitCode> {
         return runtime.block_on(memory::run(&task)).map(|()| ExitCode::SUCCESS);
     }
     let mut server = Server::start()?;
+    common::measure::watch(server.pid);
     runtime.block_on(measure(&mut server))
 }
 

@@ -114,19 +114,55 @@ impl EnclosedScan {
         // What follows a closing byte decides whether it closes, so keep enough bytes for either separator.
         let lookahead = options.separator.len().max(options.delimiter.len()) + 2;
         let limit = if complete { bytes.len() } else { bytes.len().saturating_sub(lookahead) };
-        let [separator, delimiter] = [&options.separator, &options.delimiter].map(|text| text.first().copied());
+        match (options.separator.as_slice(), options.delimiter.as_slice()) {
+            ([separator], [delimiter]) if ![separator, delimiter].contains(&&enclose) && separator != delimiter => {
+                self.advance_by_bytes(bytes, limit, options, enclose, [*separator, *delimiter])
+            }
+            _ => self.advance_by_texts(bytes, limit, options, enclose),
+        }
+    }
+
+    /// Goes from one byte that matters to the next: a field begins where a separator or nothing precedes.
+    fn advance_by_bytes(
+        &mut self,
+        bytes: &[u8],
+        limit: usize,
+        options: &CsvOptions,
+        enclose: u8,
+        [separator, delimiter]: [u8; 2],
+    ) -> Option<usize> {
         while self.at < limit {
-            // Most bytes are none that matters where they are.
             let ahead = &bytes[self.at..limit];
-            let skipped = match (self.inside, self.field_start) {
-                (true, _) => find_either(ahead, Some(enclose), options.escape),
-                (false, true) => 0,
-                (false, false) => find_either(ahead, separator, delimiter),
+            let found = match (self.inside, options.escape) {
+                (true, Some(escape)) => memchr::memchr2(enclose, escape, ahead),
+                (true, None) => memchr::memchr(enclose, ahead),
+                (false, _) => memchr::memchr2(enclose, delimiter, ahead),
+            };
+            let Some(skipped) = found else {
+                self.at = limit;
+                break;
             };
             self.at += skipped;
-            if self.at == limit {
-                break;
+            let (byte, behind) = (bytes[self.at], &bytes[self.at + 1..]);
+            if self.inside {
+                if Some(byte) == options.escape && !behind.is_empty() {
+                    self.at += 2;
+                    continue;
+                }
+                self.inside = byte != enclose || !closes(behind, options);
+            } else if byte == delimiter {
+                return Some(self.at);
+            } else {
+                self.inside = self.at == 0 || bytes[self.at - 1] == separator;
             }
+            self.at += 1;
+        }
+        None
+    }
+
+    /// The same by every byte, for separators of any length.
+    fn advance_by_texts(&mut self, bytes: &[u8], limit: usize, options: &CsvOptions, enclose: u8) -> Option<usize> {
+        while self.at < limit {
             let rest = &bytes[self.at..];
             if self.inside {
                 if Some(rest[0]) == options.escape && rest.len() > 1 {
@@ -137,9 +173,9 @@ impl EnclosedScan {
                     self.inside = false;
                 }
                 self.at += 1;
-            } else if begins(rest, &options.delimiter) {
+            } else if rest.starts_with(&options.delimiter) {
                 return Some(self.at);
-            } else if begins(rest, &options.separator) {
+            } else if rest.starts_with(&options.separator) {
                 self.at += options.separator.len();
                 self.field_start = true;
             } else {
@@ -179,55 +215,10 @@ pub(super) fn without_return<'a>(record: &'a [u8], options: &CsvOptions) -> &'a 
 }
 
 fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
-    let (&first, rest) = needle.split_first()?;
-    let mut from = 0;
-    while let Some(at) = find_byte(&haystack[from..], first) {
-        let at = from + at;
-        if rest.is_empty() || haystack[at + 1..].starts_with(rest) {
-            return Some(at);
-        }
-        from = at + 1;
+    match needle {
+        [byte] => memchr::memchr(*byte, haystack),
+        _ => memchr::memmem::find(haystack, needle),
     }
-    None
-}
-
-/// Bytes that [`find_either`] looks at one by one first.
-const NEAR: usize = 16;
-/// Bytes that [`find_byte`] looks at together.
-const WIDE: usize = 64;
-
-/// The first place of a byte. Wide pieces are compared without a branch inside, which becomes wide instructions.
-pub(super) fn find_byte(haystack: &[u8], byte: u8) -> Option<usize> {
-    let mut base = 0;
-    let pieces = haystack.chunks_exact(WIDE);
-    let rest = pieces.remainder();
-    for piece in pieces {
-        if piece.iter().fold(0, |found, b| found | u8::from(*b == byte)) != 0 {
-            return piece.iter().position(|b| *b == byte).map(|at| base + at);
-        }
-        base += WIDE;
-    }
-    rest.iter().position(|b| *b == byte).map(|at| base + at)
-}
-
-/// Bytes before the first place of either byte; all of them, when there is none.
-fn find_either(haystack: &[u8], a: Option<u8>, b: Option<u8>) -> usize {
-    let (Some(a), b) = (a.or(b), b.or(a)) else { return haystack.len() };
-    let b = b.unwrap_or(a);
-    let found = |bytes: &[u8]| bytes.iter().position(|byte| *byte == a || *byte == b);
-    // Most fields are short.
-    let (near, far) = haystack.split_at(haystack.len().min(NEAR));
-    if let Some(at) = found(near) {
-        return at;
-    }
-    let mut base = near.len();
-    for piece in far.chunks(WIDE) {
-        if piece.iter().fold(0, |any, byte| any | u8::from(*byte == a) | u8::from(*byte == b)) != 0 {
-            return found(piece).map_or(haystack.len(), |at| base + at);
-        }
-        base += piece.len();
-    }
-    haystack.len()
 }
 
 /// Fields of one record; buffers are reused from record to record.

@@ -6,7 +6,7 @@ use std::io::{BufReader, Read};
 use arrow::ipc::{MessageHeader, root_as_message};
 use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
-use super::csv::{Records, find_byte};
+use super::csv::Records;
 use super::error_log::ErrorRows;
 use super::header::{Format, LoadPlan, MAX_JSON_BYTES, json_too_large};
 use super::intake::Progress;
@@ -92,7 +92,7 @@ struct LineCount {
 impl LineCount {
     fn piece(&mut self, mut bytes: &[u8]) {
         while self.skip > 0 {
-            match find_byte(bytes, self.delimiter) {
+            match memchr::memchr(self.delimiter, bytes) {
                 Some(at) => {
                     bytes = &bytes[at + 1..];
                     self.skip -= 1;

@@ -114,15 +114,17 @@ proptest::proptest! {
     }
 }
 
-#[test]
-fn a_byte_is_found_wherever_it_stands() {
-    for length in [0, 1, 63, 64, 65, 200] {
-        let mut bytes = vec![b'x'; length];
-        assert_eq!(find_byte(&bytes, b'\n'), None, "{length}");
-        for at in (0..length).rev() {
-            bytes[at] = b'\n';
-            assert_eq!(find_byte(&bytes, b'\n'), Some(at), "{at} of {length}");
-        }
+proptest::proptest! {
+    #[test]
+    fn records_end_where_they_do_byte_by_byte(text in "[ab,\"\\\\\r\n]{0,40}", complete: bool, escaped: bool) {
+        let options = CsvOptions { escape: escaped.then_some(b'\\'), ..enclosed(b'"') };
+        let bytes = text.as_bytes();
+        let limit = if complete { bytes.len() } else { bytes.len().saturating_sub(3) };
+        let scan = || EnclosedScan { at: 0, inside: false, field_start: true };
+        let (mut quick, mut slow) = (scan(), scan());
+        let found = quick.advance_by_bytes(bytes, limit, &options, b'"', [b',', b'\n']);
+        proptest::prop_assert_eq!(found, slow.advance_by_texts(bytes, limit, &options, b'"'));
+        proptest::prop_assert_eq!((quick.at, quick.inside), (slow.at, slow.inside));
     }
 }
 
