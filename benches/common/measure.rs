@@ -91,6 +91,14 @@ impl Series {
         middle(self.values(|sample| (sample.cpu + sample.server) / sample.wall))
     }
 
+    /// CPU seconds of each run of `self` (both sides') and `other` (this process's), over the cores: the least time by the clock
+    /// that both together can take here. Median of its ratio to what `whole` took.
+    pub fn of_all_cores(&self, other: &Self, whole: &Self) -> f64 {
+        let cores = std::thread::available_parallelism().map_or(1.0, |cores| cores.get() as f64);
+        let runs = self.0.iter().zip(&other.0).zip(&whole.0);
+        middle(runs.map(|((a, b), whole)| (a.cpu + a.server + b.cpu) / cores / whole.wall).collect())
+    }
+
     /// Most megabytes by which a run grew.
     pub fn grown(&self) -> f64 {
         self.values(|sample| sample.grown).into_iter().fold(f64::NAN, f64::max)

@@ -14,7 +14,7 @@ use crate::shapes::flights;
 use crate::share;
 
 /// Bytes of one run, before compression.
-const SENT: u64 = 96 << 20;
+const SENT: u64 = 192 << 20;
 /// Compressed bytes that are kept before they are dropped, as a load's chunks are.
 const CHUNK: usize = 1 << 20;
 /// Rate over the compressor's own.
@@ -42,7 +42,7 @@ async fn one(server: &Server, format: &str, runs: u64, report: &mut Report) -> O
     let chunks = rows.chunks(times)?;
     let total: u64 = chunks.iter().map(|chunk| chunk.len() as u64).sum();
     let names = columns(shape);
-    let [mut alone, mut both, mut whole, mut whole_2] = [(); 4].map(|()| Series::default());
+    let [mut alone, mut both, mut encoder, mut whole, mut whole_2] = [(); 5].map(|()| Series::default());
     let mut compressed = 0;
     for run in 0..=runs {
         compressed = alone.time(async { compress(chunks.iter()) }).await?;
@@ -51,18 +51,21 @@ async fn one(server: &Server, format: &str, runs: u64, report: &mut Report) -> O
             series.time(insert(&context, &sql, BASE * times)).await?;
         }
         both.time(async { compress_by_two(&chunks) }).await?;
+        encoder.time(async { rows.encode(times) }).await?;
         if run == 0 {
-            [&mut alone, &mut both, &mut whole, &mut whole_2].into_iter().for_each(Series::clear);
+            [&mut alone, &mut both, &mut encoder, &mut whole, &mut whole_2].into_iter().for_each(Series::clear);
         }
     }
     let megabytes = total as f64 / 1e6;
     for (what, whole, own) in [("one load", &whole, &alone), ("two loads", &whole_2, &both)] {
         let value = own.ratio_to(whole, |sample| sample.wall);
         let beside = format!(
-            "{:.0} MB/s before compression, {:.2} cores busy, server {:.2} CPU s; flate2 alone {:.0} MB/s ± {:.0} % to \
-             {:.1} % of the bytes",
+            "{:.0} MB/s before compression, {:.2} cores busy; CPU s: flate2 {:.2}, encoder {:.2}, server {:.2}; flate2 \
+             alone {:.0} MB/s ± {:.0} % to {:.1} % of the bytes",
             megabytes / whole.wall(),
             whole.cores(),
+            alone.cpu(),
+            encoder.cpu(),
             whole.server(),
             megabytes / own.wall(),
             own.spread(),

@@ -31,10 +31,10 @@ const CSV: &[(&str, &str)] = &[
 ];
 
 const FORMATS: [Format; 3] = [
-    Format { name: "csv", megabytes: 400.0, stock: Bar::Least(1.5), sent: 192 << 20, headers: CSV },
-    Format { name: "json", megabytes: 300.0, stock: Bar::Least(1.5), sent: 192 << 20, headers: &[] },
+    Format { name: "csv", megabytes: 400.0, stock: Bar::Least(1.5), sent: 384 << 20, headers: CSV },
+    Format { name: "json", megabytes: 300.0, stock: Bar::Least(1.5), sent: 384 << 20, headers: &[] },
     // The stock writer copies buffers, which is all there is to do.
-    Format { name: "arrow", megabytes: 2000.0, stock: Bar::More, sent: 640 << 20, headers: &[] },
+    Format { name: "arrow", megabytes: 2000.0, stock: Bar::More, sent: 1280 << 20, headers: &[] },
 ];
 
 /// Measures every shape in every format that can hold it.
@@ -78,15 +78,16 @@ async fn one(
     let chunks = rows.chunks(times)?;
     let total: u64 = chunks.iter().map(|chunk| chunk.len() as u64).sum();
     let http = Http::new(server)?;
-    let [mut encoder, mut stock, mut put, mut whole] = [(); 4].map(|()| Series::default());
+    let [mut encoder, mut both, mut stock, mut put, mut whole] = [(); 5].map(|()| Series::default());
     let mut stock_bytes = 0;
     for run in 0..=runs {
         encoder.time(async { rows.encode(times) }).await?;
+        both.time(async { rows.encode_on_two(times) }).await?;
         put.time(http.load(table, format.name, format.headers, body_of(&chunks))).await?;
         whole.time(insert(&context, &sql, BASE * times)).await?;
         stock_bytes = stock.time(async { rows.stock(format.name, times) }).await?;
         if run == 0 {
-            [&mut encoder, &mut stock, &mut put, &mut whole].into_iter().for_each(Series::clear);
+            [&mut encoder, &mut both, &mut stock, &mut put, &mut whole].into_iter().for_each(Series::clear);
         }
     }
     let label = format!("{} {}", shape.name, format.name);
@@ -94,7 +95,9 @@ async fn one(
     let bar = if shape.name == "flights" { Bar::Least(format.megabytes) } else { Bar::More };
     let value = rate(total, &encoder);
     let figure = Figure::new(format!("encoder {label}"), value, "MB/s", bar);
-    report.add(figure.of(&encoder).moved(Some(total), BASE * times));
+    let value = encoder.ratio_to(&both, |sample| sample.wall);
+    let beside = format!("{value:.2} times that on each of two cores at once");
+    report.add(figure.of(&encoder).moved(Some(total), BASE * times).beside(beside));
     // Rows count, not bytes: the stock writer's text is of another length.
     let bar = if shape.name == "flights" { format.stock } else { Bar::More };
     let value = stock.ratio_to(&encoder, |sample| sample.wall);
@@ -108,11 +111,11 @@ async fn one(
     report.add(Figure::new(format!("encoder {label}: rows over the stock writer"), value, "x", bar).beside(beside));
     let value = encoder.slower_of(&put).ratio_to(&whole, |sample| sample.wall);
     let beside = format!(
-        "{:.0} MB/s, {:.2} cores busy, server {:.2} CPU s; encoder {:.0} MB/s; bare PUT {:.0} MB/s ± {:.0} %, \
+        "{:.0} MB/s, {:.2} of what all cores allow, {:.2} cores busy; encoder {:.0} MB/s; bare PUT {:.0} MB/s ± {:.0} %, \
          {:.2} cores busy, {:.2} CPU s, server {:.2}",
         rate(total, &whole),
+        put.of_all_cores(&encoder, &whole),
         whole.cores(),
-        whole.server(),
         rate(total, &encoder),
         rate(total, &put),
         put.spread(),

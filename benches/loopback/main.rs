@@ -3,7 +3,7 @@
 //!
 //! `cargo bench --bench loopback`; it tells each figure on standard error as it is made, prints one Markdown table, and
 //! writes the figures as JSON to the file that `LOOPBACK_JSON` names. `LOOPBACK_ONLY` names the parts to run (comma
-//! separated, see [`PARTS`]), `LOOPBACK_RUNS` the measurements of each (5), `LOOPBACK_PERCENT` the share of the rows. It fails
+//! separated, see [`PARTS`]), `LOOPBACK_RUNS` the measurements of each (7), `LOOPBACK_PERCENT` the share of the rows. It fails
 //! when a bar is missed; with `LOOPBACK_PERCENT` below 100 bars are told and not judged.
 
 mod bare;
@@ -33,7 +33,7 @@ use common::{Outcome, Server, amount, server};
 use report::Report;
 
 /// Measurements of each figure.
-const RUNS: u64 = 5;
+const RUNS: u64 = 7;
 /// The parts, in the order in which they run.
 const PARTS: [&str; 9] = ["shell", "scan", "pushed", "insert", "gz", "changelog", "latency", "epochs", "memory"];
 

@@ -17,8 +17,8 @@ use reqwest::Url;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-use super::DorisClient;
 use super::http::{self, Answer, Request, authority, escape, header_map};
+use super::{Chunk, DorisClient};
 use crate::error::{Error, Result, Retry};
 use crate::protocol::{
     LoadEvent, LoadKind, LoadStep, Refusal, StreamLoadHeaders, StreamLoadResponse, TxnOperation, TxnOutcome, TxnRef,
@@ -128,7 +128,7 @@ enum State {
 /// the load was dropped, and must not look like a short but complete body.
 #[derive(Debug)]
 enum Part {
-    Chunk(Bytes),
+    Chunk(Chunk),
     End,
 }
 
@@ -149,7 +149,8 @@ impl OpenLoad {
     /// # Errors
     /// The server's refusal as soon as it is known ([`Error::StreamLoad`]), or [`Error::Transport`]. The load is over
     /// then; nothing of it was committed, since its body was not complete.
-    pub async fn send(&mut self, chunk: Bytes) -> Result<()> {
+    pub async fn send(&mut self, chunk: impl Into<Chunk>) -> Result<()> {
+        let chunk = chunk.into();
         let State::Sending { body, answer } = &mut self.state else {
             return Err(self.ended());
         };
@@ -277,18 +278,21 @@ fn body_stream(
     parts: mpsc::Receiver<Part>,
     length: BodyLength,
 ) -> impl Stream<Item = std::io::Result<Bytes>> + Send + 'static {
-    futures::stream::unfold(Some((parts, length)), |state| async move {
-        let (mut parts, length) = state?;
-        match parts.recv().await {
-            Some(Part::Chunk(chunk)) => {
-                length.taken.fetch_add(chunk.len() as u64, Ordering::AcqRel);
-                Some((Ok(chunk), Some((parts, length))))
+    futures::stream::unfold(Some((parts, length, Chunk::default().into_iter())), |state| async move {
+        let (mut parts, length, mut chunk) = state?;
+        loop {
+            if let Some(piece) = chunk.next() {
+                length.taken.fetch_add(piece.len() as u64, Ordering::AcqRel);
+                return Some((Ok(piece), Some((parts, length, chunk))));
             }
-            Some(Part::End) => None,
-            None => {
-                let dropped = std::io::Error::new(std::io::ErrorKind::ConnectionAborted, "the load was dropped");
-                Some((Err(dropped), None))
-            }
+            chunk = match parts.recv().await {
+                Some(Part::Chunk(chunk)) => chunk.into_iter(),
+                Some(Part::End) => return None,
+                None => {
+                    let dropped = std::io::Error::new(std::io::ErrorKind::ConnectionAborted, "the load was dropped");
+                    return Some((Err(dropped), None));
+                }
+            };
         }
     })
 }

@@ -1,6 +1,7 @@
 //! Everything that talks to a Doris cluster.
 
 mod change;
+mod chunk;
 mod cleanup;
 mod columns;
 mod endpoints;
@@ -32,6 +33,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+pub use self::chunk::Chunk;
 use self::cleanup::Cleanup;
 use self::endpoints::Endpoints;
 use self::facts::KnownFacts;

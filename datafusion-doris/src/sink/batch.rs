@@ -18,7 +18,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow::record_batch::RecordBatch;
-use bytes::Bytes;
 use datafusion::common::runtime::JoinSet;
 use datafusion::error::DataFusionError;
 use datafusion::physical_plan::metrics::Gauge;
@@ -30,6 +29,7 @@ use super::body::{Body, SLICE_ROWS};
 use super::run::{Labels, LoadRun};
 use super::target::InTask;
 use super::upload::Upload;
+use crate::client::Chunk;
 use crate::error::{Error, Result};
 use crate::options::FlushOptions;
 
@@ -221,7 +221,7 @@ async fn free_rest(run: &LoadRun, mut number: u32) -> Result<()> {
 /// Rows that are not enough for a load yet.
 struct Buffer {
     body: Body,
-    chunks: Vec<Bytes>,
+    chunks: Vec<Chunk>,
     /// Bytes of the chunks.
     memory: usize,
     /// When its first row came.
@@ -254,14 +254,14 @@ impl Buffer {
         let Self { body, mut chunks, held, .. } = self;
         let rows = body.rows();
         chunks.extend(Some(body.finish()?).filter(|rest| !rest.is_empty()));
-        let memory = filled.take(chunks.iter().map(Bytes::len).sum());
+        let memory = filled.take(chunks.iter().map(Chunk::len).sum());
         Ok(Filled { chunks, rows, held, memory })
     }
 }
 
 /// The whole body of a load.
 struct Filled {
-    chunks: Vec<Bytes>,
+    chunks: Vec<Chunk>,
     rows: u64,
     held: Held,
     memory: Taken,

@@ -11,7 +11,9 @@ use datafusion::error::DataFusionError;
 
 use super::compress::Compressor;
 use super::encoder::Encoder;
+use super::output::{Output, Spares, is_compact};
 use super::target::LoadTarget;
+use crate::client::Chunk;
 use crate::error::{Error, Result};
 use crate::options::SinkFormat;
 
@@ -20,17 +22,22 @@ pub(super) const SLICE_ROWS: usize = 1024;
 /// The same where a slice is a record batch of the body, which costs as much as some hundred rows.
 const MOST_SLICE_ROWS: usize = 8192;
 /// Bytes that are compressed in one go where that happens beside the encoder.
-const PIECE_BYTES: usize = 256 << 10;
+///
+/// Handing a piece over takes two wake-ups, and the compressor waits for both.
+const PIECE_BYTES: usize = 1 << 20;
 
 /// The body of one load.
 pub(super) struct Body {
     target: Arc<LoadTarget>,
     encoder: Box<dyn Encoder>,
-    /// Encoded and not compressed yet; stays empty where nothing is compressed.
-    raw: Vec<u8>,
-    compressor: Place,
+    /// Encoded and not compressed yet; where nothing is compressed, what is not taken yet.
+    encoded: Output,
+    /// `None` = nothing is compressed.
+    compressor: Option<Place>,
     rows: u64,
     bytes: usize,
+    /// Memory of compressed chunks.
+    spares: Spares,
 }
 
 /// Where the compressor is.
@@ -48,10 +55,11 @@ impl Body {
         Ok(Self {
             target: Arc::clone(target),
             encoder: target.encoder(),
-            raw: Vec::new(),
-            compressor: Place::Here(compressor),
+            encoded: Output::default(),
+            compressor: compressor.map(Place::Here),
             rows: 0,
             bytes: 0,
+            spares: Spares::default(),
         })
     }
 
@@ -64,6 +72,12 @@ impl Body {
             batch.columns().iter().map(|column| column.to_data().get_slice_memory_size().unwrap_or_default()).sum();
         let of_row = (bytes / batch.num_rows().max(1)).max(1);
         (self.target.options.buffer_bytes / of_row).clamp(SLICE_ROWS, MOST_SLICE_ROWS)
+    }
+
+    /// Sends buffers of `batch` from where they are, where that keeps little else in memory. For chunks that do not wait for
+    /// long; holds until the next call.
+    pub(super) fn share_buffers_of(&mut self, batch: &RecordBatch) {
+        self.encoded.share(self.target.format == SinkFormat::Arrow && is_compact(batch));
     }
 
     /// Rows so far, without those that are not sent.
@@ -82,15 +96,20 @@ impl Body {
     /// [`Error::Encode`] with the row's place in the batch; when the compressor fails.
     pub(super) fn append(&mut self, batch: &RecordBatch, start: usize, len: usize) -> Result<()> {
         self.encode(batch, start, len)?;
-        let Place::Here(compressor) = &mut self.compressor else { return Err(lost()) };
-        compressor.write(&mut self.raw).map_err(compression_failed)
+        match &mut self.compressor {
+            None => Ok(()),
+            Some(Place::Here(compressor)) => compressor.write(self.encoded.tail()).map_err(compression_failed),
+            Some(Place::Away(_) | Place::Lost) => Err(lost()),
+        }
     }
 
     /// A chunk, when there are enough bytes for one.
-    pub(super) fn full_chunk(&mut self) -> Option<Bytes> {
+    pub(super) fn full_chunk(&mut self) -> Option<Chunk> {
+        let enough = self.target.options.buffer_bytes;
         match &mut self.compressor {
-            Place::Here(compressor) => taken(compressor, self.target.options.buffer_bytes),
-            Place::Away(_) | Place::Lost => None,
+            None => (self.encoded.len() >= enough).then(|| self.encoded.take()),
+            Some(Place::Here(compressor)) => taken(compressor, enough, &self.spares),
+            Some(Place::Away(_) | Place::Lost) => None,
         }
     }
 
@@ -100,14 +119,9 @@ impl Body {
     /// [`Error::Encode`] with the row's place in the batch.
     pub(super) fn encode(&mut self, batch: &RecordBatch, start: usize, len: usize) -> Result<()> {
         let slice = batch.slice(start, len);
-        // What is not compressed needs no place in between.
-        let out = match &mut self.compressor {
-            Place::Here(Compressor::Plain(ready)) => ready,
-            _ => &mut self.raw,
-        };
-        let before = out.len();
-        let rows = self.encoder.encode(&slice, out).map_err(|error| at_batch_row(error, start))?;
-        self.bytes += out.len() - before;
+        let before = self.encoded.len();
+        let rows = self.encoder.encode_to(&slice, &mut self.encoded).map_err(|error| at_batch_row(error, start))?;
+        self.bytes += self.encoded.len() - before;
         self.rows += rows;
         self.target.metrics.rows.add(usize::try_from(rows).unwrap_or(usize::MAX));
         Ok(())
@@ -121,22 +135,21 @@ impl Body {
     ///
     /// # Cancellation
     /// The body is of no use when it was dropped while it waited.
-    pub(super) async fn next_chunk(&mut self) -> Result<Option<Bytes>> {
-        let enough = self.target.options.buffer_bytes;
-        match &mut self.compressor {
-            Place::Here(compressor @ Compressor::Plain(_)) => Ok(taken(compressor, enough)),
-            _ if self.raw.len() < PIECE_BYTES => Ok(None),
-            _ => {
-                let (mut compressor, spare) = self.back().await?;
-                let chunk = taken(&mut compressor, enough);
-                let mut raw = std::mem::replace(&mut self.raw, spare);
-                self.compressor = Place::Away(SpawnedTask::spawn_blocking(move || {
-                    compressor.write(&mut raw)?;
-                    Ok((compressor, raw))
-                }));
-                Ok(chunk)
-            }
+    pub(super) async fn next_chunk(&mut self) -> Result<Option<Chunk>> {
+        if self.compressor.is_none() {
+            return Ok(self.full_chunk());
         }
+        if self.encoded.len() < PIECE_BYTES {
+            return Ok(None);
+        }
+        let Some((mut compressor, spare)) = self.back().await? else { return Ok(None) };
+        let chunk = taken(&mut compressor, self.target.options.buffer_bytes, &self.spares);
+        let mut raw = std::mem::replace(self.encoded.tail(), spare);
+        self.compressor = Some(Place::Away(SpawnedTask::spawn_blocking(move || {
+            compressor.write(&mut raw)?;
+            Ok((compressor, raw))
+        })));
+        Ok(chunk)
     }
 
     /// Waits for what is compressed beside the encoder, so that [`Self::finish`] can be called.
@@ -144,19 +157,21 @@ impl Body {
     /// # Errors
     /// When the compressor fails.
     pub(super) async fn settle(&mut self) -> Result<()> {
-        let (compressor, _) = self.back().await?;
-        self.compressor = Place::Here(compressor);
+        if let Some((compressor, _)) = self.back().await? {
+            self.compressor = Some(Place::Here(compressor));
+        }
         Ok(())
     }
 
-    /// The compressor, and an empty buffer.
-    async fn back(&mut self) -> Result<(Compressor, Vec<u8>)> {
-        match std::mem::replace(&mut self.compressor, Place::Lost) {
-            Place::Here(compressor) => Ok((compressor, Vec::new())),
+    /// The compressor, and an empty buffer; `None` where nothing is compressed.
+    async fn back(&mut self) -> Result<Option<(Compressor, Vec<u8>)>> {
+        let Some(place) = &mut self.compressor else { return Ok(None) };
+        match std::mem::replace(place, Place::Lost) {
+            Place::Here(compressor) => Ok(Some((compressor, Vec::new()))),
             Place::Away(task) => {
                 let ended = task.join().await;
                 let ended = ended.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))?;
-                ended.map_err(compression_failed)
+                ended.map(Some).map_err(compression_failed)
             }
             Place::Lost => Err(lost()),
         }
@@ -166,26 +181,23 @@ impl Body {
     ///
     /// # Errors
     /// When a compressor or the encoder fails.
-    pub(super) fn finish(mut self) -> Result<Bytes> {
-        let Place::Here(mut compressor) = self.compressor else { return Err(lost()) };
-        let out = match &mut compressor {
-            Compressor::Plain(ready) => ready,
-            _ => &mut self.raw,
-        };
-        self.encoder.finish(out)?;
-        compressor.write(&mut self.raw).map_err(compression_failed)?;
-        Ok(Bytes::from(compressor.finish().map_err(compression_failed)?))
+    pub(super) fn finish(mut self) -> Result<Chunk> {
+        self.encoder.finish(self.encoded.tail())?;
+        match self.compressor {
+            None => Ok(self.encoded.take()),
+            Some(Place::Here(mut compressor)) => {
+                compressor.write(self.encoded.tail()).map_err(compression_failed)?;
+                Ok(Bytes::from(compressor.finish().map_err(compression_failed)?).into())
+            }
+            Some(Place::Away(_) | Place::Lost) => Err(lost()),
+        }
     }
 }
 
 /// What is ready, when that are `enough` bytes.
-fn taken(compressor: &mut Compressor, enough: usize) -> Option<Bytes> {
+fn taken(compressor: &mut Compressor, enough: usize, spares: &Spares) -> Option<Chunk> {
     let ready = compressor.ready();
-    if ready.len() < enough {
-        return None;
-    }
-    let capacity = ready.capacity();
-    Some(Bytes::from(std::mem::replace(ready, Vec::with_capacity(capacity))))
+    (ready.len() >= enough).then(|| spares.lend(ready).into())
 }
 
 fn compression_failed(error: io::Error) -> Error {

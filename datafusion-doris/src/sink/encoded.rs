@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use super::body::Body;
 use super::target::LoadTarget;
+use crate::client::Chunk;
 use crate::error::Result;
 
 /// Encodes and compresses batches as a load of the sink would, and sends nothing: to see or keep what Doris would get.
@@ -38,7 +39,7 @@ impl LoadBody {
 
     /// A chunk, once there are `sink.buffer-size` bytes. They pile up until it is taken.
     pub fn chunk(&mut self) -> Option<Bytes> {
-        self.0.full_chunk()
+        self.0.full_chunk().map(Chunk::into_bytes)
     }
 
     /// The last chunk, perhaps empty.
@@ -46,7 +47,7 @@ impl LoadBody {
     /// # Errors
     /// As [`Self::write`].
     pub fn finish(self) -> Result<Bytes> {
-        self.0.finish()
+        self.0.finish().map(Chunk::into_bytes)
     }
 }
 

@@ -23,6 +23,7 @@ mod exec;
 mod loads;
 mod mapping;
 mod metrics;
+mod output;
 mod overwrite;
 mod parallel;
 mod partition;

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::metrics::UncountedRows;
@@ -11,7 +10,7 @@ use super::run::LoadRun;
 use super::target::{AbortOnDrop, Loaded};
 use crate::checkpoint::Committable;
 use crate::client::retry::Backoff;
-use crate::client::{OpenLoad, StreamLoad};
+use crate::client::{Chunk, OpenLoad, StreamLoad};
 use crate::error::{Error, Result, Retry};
 use crate::failpoints;
 use crate::protocol::{LoadKind, LoadRequest, NextStep, PendingOperation, StreamLoadHeaders, StreamLoadResponse};
@@ -26,7 +25,7 @@ pub(super) struct Upload {
     headers: StreamLoadHeaders,
     open: Option<OpenLoad>,
     /// All chunks so far; `None` = some are gone.
-    replay: Option<Vec<Bytes>>,
+    replay: Option<Vec<Chunk>>,
     /// Bytes of the body, when it is whole.
     length: Option<u64>,
     attempts_left: usize,
@@ -44,12 +43,12 @@ impl Upload {
     }
 
     /// A load whose whole body is there: [`Self::finish`] sends it. `number`: see [`super::run::LabelSet::label`].
-    pub(super) fn whole(run: &Arc<LoadRun>, number: u32, writer: u32, chunks: Vec<Bytes>) -> Result<Self> {
+    pub(super) fn whole(run: &Arc<LoadRun>, number: u32, writer: u32, chunks: Vec<Chunk>) -> Result<Self> {
         let length = chunks.iter().map(|chunk| chunk.len() as u64).sum();
         Self::new(run, number, writer, chunks, Some(length))
     }
 
-    fn new(run: &Arc<LoadRun>, number: u32, writer: u32, chunks: Vec<Bytes>, length: Option<u64>) -> Result<Self> {
+    fn new(run: &Arc<LoadRun>, number: u32, writer: u32, chunks: Vec<Chunk>, length: Option<u64>) -> Result<Self> {
         let target = &run.target;
         let label = run.labels.label(number);
         let headers = StreamLoadHeaders::build(&LoadRequest {
@@ -88,7 +87,7 @@ impl Upload {
     ///
     /// # Errors
     /// The server's refusal or a lost connection, when the load cannot be sent again.
-    pub(super) async fn send(&mut self, chunk: Bytes) -> Result<()> {
+    pub(super) async fn send(&mut self, chunk: Chunk) -> Result<()> {
         self.run.target.metrics.bytes.add(chunk.len());
         if let Some(replay) = &mut self.replay {
             if replay.len() < self.run.target.options.buffer_count.max(1) {

@@ -32,12 +32,17 @@ impl LoadWriter {
             }
         }
         let rows = self.body.slice_rows(batch);
+        self.body.share_buffers_of(batch);
         for start in (0..batch.num_rows()).step_by(rows) {
             self.body.encode(batch, start, rows.min(batch.num_rows() - start))?;
-            if let Some(chunk) = self.body.next_chunk().await? {
-                self.upload.send(chunk).await?;
+            match self.body.next_chunk().await? {
+                Some(chunk) => {
+                    self.upload.send(chunk).await?;
+                    // The connection was woken, perhaps on this thread.
+                    tokio::task::yield_now().await;
+                }
+                None => tokio::task::consume_budget().await,
             }
-            tokio::task::yield_now().await;
         }
         Ok(())
     }

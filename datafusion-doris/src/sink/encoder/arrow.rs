@@ -4,11 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BooleanArray, Int8Array};
+use arrow::buffer::Buffer;
 use arrow::compute::filter;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use arrow::ipc::CompressionType;
-use arrow::ipc::writer::{IpcWriteOptions, StreamWriter};
+use arrow::ipc::writer::{IpcWriteOptions, StreamEncoder};
 use arrow::record_batch::RecordBatch;
 
 use super::conform::Conform;
@@ -16,6 +17,7 @@ use super::{Encoder, RowAction, RowLayout, Rows};
 use crate::error::{Error, Result};
 use crate::options::Compression;
 use crate::protocol::DELETE_SIGN;
+use crate::sink::output::Output;
 use crate::types::DorisType;
 
 /// What each load in `format: arrow` has in common.
@@ -34,7 +36,7 @@ pub(crate) struct ArrowPlan {
 pub(crate) struct ArrowEncoder {
     plan: Arc<ArrowPlan>,
     /// Since the first rows.
-    stream: Option<StreamWriter<Vec<u8>>>,
+    stream: Option<StreamEncoder>,
 }
 
 impl ArrowPlan {
@@ -66,6 +68,11 @@ impl ArrowPlan {
             Compression::None | Compression::Gz | Compression::Deflate => None,
         };
         Ok(Self { layout, columns, schema: Arc::new(Schema::new(fields)), compression })
+    }
+
+    fn open(&self) -> Result<StreamEncoder, ArrowError> {
+        let options = IpcWriteOptions::default().try_with_compression(self.compression)?;
+        StreamEncoder::try_new_with_options(&self.schema, options)
     }
 
     /// The schema of the batches that [`Self::convert`] gives.
@@ -108,46 +115,41 @@ impl ArrowEncoder {
         Self { plan, stream: None }
     }
 
-    fn open(plan: &ArrowPlan) -> Result<StreamWriter<Vec<u8>>, ArrowError> {
-        let options = IpcWriteOptions::default().try_with_compression(plan.compression)?;
-        StreamWriter::try_new_with_options(Vec::new(), &plan.schema, options)
+    /// Gives the rows and the buffers of their message, before the first with the schema.
+    fn buffers(&mut self, batch: &RecordBatch) -> Result<(u64, Vec<Buffer>)> {
+        let batch = self.plan.convert(batch)?;
+        if batch.num_rows() == 0 {
+            return Ok((0, Vec::new()));
+        }
+        let stream = match &mut self.stream {
+            Some(stream) => stream,
+            none => none.insert(self.plan.open().map_err(stream_error)?),
+        };
+        Ok((batch.num_rows() as u64, stream.encode(&batch).map_err(stream_error)?))
     }
 }
 
 impl Encoder for ArrowEncoder {
     fn encode(&mut self, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<u64> {
-        let batch = self.plan.convert(batch)?;
-        if batch.num_rows() == 0 {
-            return Ok(0);
-        }
-        let stream = match &mut self.stream {
-            Some(stream) => stream,
-            none => none.insert(Self::open(&self.plan).map_err(stream_error)?),
-        };
-        into(out, stream, |stream| stream.write(&batch))?;
-        Ok(batch.num_rows() as u64)
+        let (rows, buffers) = self.buffers(batch)?;
+        out.reserve(buffers.iter().map(Buffer::len).sum());
+        buffers.iter().for_each(|buffer| out.extend_from_slice(buffer));
+        Ok(rows)
+    }
+
+    fn encode_to(&mut self, batch: &RecordBatch, out: &mut Output) -> Result<u64> {
+        let (rows, buffers) = self.buffers(batch)?;
+        buffers.into_iter().for_each(|buffer| out.push(buffer));
+        Ok(rows)
     }
 
     fn finish(&mut self, out: &mut Vec<u8>) -> Result<()> {
-        if let Some(stream) = &mut self.stream {
-            into(out, stream, StreamWriter::finish)?;
+        if let Some(stream) = self.stream.take() {
+            let buffers = stream.finish().map_err(stream_error)?;
+            buffers.iter().for_each(|buffer| out.extend_from_slice(buffer));
         }
         Ok(())
     }
-}
-
-/// Lets `stream` write to the end of `out`, without a copy of what is there.
-fn into(
-    out: &mut Vec<u8>,
-    stream: &mut StreamWriter<Vec<u8>>,
-    write: impl FnOnce(&mut StreamWriter<Vec<u8>>) -> Result<(), ArrowError>,
-) -> Result<()> {
-    // The schema, once.
-    out.append(stream.get_mut());
-    std::mem::swap(out, stream.get_mut());
-    let written = write(stream);
-    std::mem::swap(out, stream.get_mut());
-    written.map_err(stream_error)
 }
 
 impl fmt::Debug for ArrowEncoder {

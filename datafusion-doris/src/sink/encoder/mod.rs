@@ -31,6 +31,7 @@ pub(crate) use self::csv::CsvEncoder;
 pub(crate) use self::json::JsonEncoder;
 pub(crate) use self::parquet::{ParquetEncoder, is_text_in_parquet};
 use super::mapping::Changes;
+use super::output::Output;
 use crate::error::{Error, Result};
 
 /// Turns batches into the bytes of one load.
@@ -40,6 +41,14 @@ pub(crate) trait Encoder: fmt::Debug + Send {
     /// # Errors
     /// [`Error::Encode`] for a value that cannot be written exactly, with its column and row.
     fn encode(&mut self, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<u64>;
+
+    /// As [`Self::encode`], to an output that takes buffers as they are.
+    ///
+    /// # Errors
+    /// As [`Self::encode`].
+    fn encode_to(&mut self, batch: &RecordBatch, out: &mut Output) -> Result<u64> {
+        self.encode(batch, out.tail())
+    }
 
     /// Appends what stands after the last row; called once, at the end of a load that has rows.
     ///

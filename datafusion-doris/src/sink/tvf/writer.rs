@@ -144,7 +144,7 @@ impl StageWriter {
             };
             open.body.append(batch, start, SLICE_ROWS.min(batch.num_rows() - start))?;
             if let Some(chunk) = open.body.full_chunk() {
-                self.push(&mut open, chunk).await?;
+                self.push(&mut open, chunk.into_bytes()).await?;
             }
             if open.upload.bytes() >= self.attempt.stage.place.object_bytes as u64 {
                 self.end(open).await?;
@@ -194,7 +194,7 @@ impl StageWriter {
         if rows == 0 {
             return Ok(());
         }
-        let rest = body.finish()?;
+        let rest = body.finish()?.into_bytes();
         self.run.target.metrics.bytes.add(rest.len());
         let failed = |error| self.attempt.stage.failed("writing", &key, &error);
         upload.push(rest).await.map_err(failed)?;
