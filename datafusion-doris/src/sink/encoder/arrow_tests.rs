@@ -244,3 +244,34 @@ fn change_kinds_become_a_column_of_delete_signs() {
     let error = ArrowEncoder::new(Arc::new(plan)).encode(&wide, &mut Vec::new()).unwrap_err();
     assert!(matches!(error, Error::Encode { row: 3, .. }), "{error}");
 }
+
+#[test]
+fn buffers_that_are_sent_from_where_they_are_make_the_same_body() {
+    let rows = 20_000;
+    let sparse: ArrayRef = Arc::new((0..rows).map(|row| (row % 7 > 0).then_some(row)).collect::<Int64Array>());
+    let texts: ArrayRef = Arc::new(StringArray::from_iter_values((0..rows).map(|row| format!("text of {row}"))));
+    let tags = list_of(&vec![2; rows as usize], Arc::new(Int64Array::from_iter_values(0..2 * rows)));
+    let batch =
+        RecordBatch::try_from_iter_with_nullable([("n", sparse, true), ("t", texts, true), ("l", tags, true)]).unwrap();
+    let types = ["BIGINT", "STRING", "ARRAY<BIGINT>"].map(|text| DorisType::parse(text).unwrap());
+    for inside in [Compression::None, Compression::Lz4] {
+        let plan = Arc::new(plan_of(&batch, &types, layout_of(&batch, None), inside).unwrap());
+        let (mut copying, mut copied) = (ArrowEncoder::new(Arc::clone(&plan)), Vec::new());
+        let (mut sharing, mut shared) = (ArrowEncoder::new(plan), Output::default());
+        shared.share(true);
+        for slice in [batch.slice(0, 9_000), batch.slice(9_000, 11_000), batch.slice(5, 10)] {
+            let written = copying.encode(&slice, &mut copied).unwrap();
+            assert_eq!(sharing.encode_to(&slice, &mut shared).unwrap(), written);
+        }
+        copying.finish(&mut copied).unwrap();
+        sharing.finish(shared.tail()).unwrap();
+        let chunk = shared.take();
+        let lent = batch.column(0).to_data().buffers()[0].as_ptr();
+        let from_there = chunk.clone().into_iter().any(|piece| piece.as_ptr() == lent);
+        assert_eq!(from_there, inside == Compression::None, "{inside:?}");
+        assert!(chunk.into_bytes() == copied, "{inside:?}");
+        let read = read(&copied);
+        assert_eq!(read.slice(0, 20_000), batch, "{inside:?}");
+        assert_eq!(read.slice(20_000, 10), batch.slice(5, 10), "{inside:?}");
+    }
+}
