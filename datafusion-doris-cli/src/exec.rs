@@ -59,12 +59,13 @@ pub(crate) async fn statement(shell: &mut Shell, sql: &str) -> Result<()> {
     Ok(())
 }
 
-/// What is to be said of the rows of a statement that Doris took: those that it refused, and those that nobody counted.
+/// What is to be said of the rows of a statement that Doris took: those that it refused, that nobody counted, and that are missing.
 fn warnings(plan: &Arc<dyn ExecutionPlan>) -> Vec<String> {
     let mut warnings = Vec::new();
     if let Some(sink) = plan.downcast_ref::<DorisSinkExec>().map(DorisSinkExec::sink) {
         warnings.extend(sink.filtered().map(|filtered| filtered.to_string()));
         warnings.extend(sink.uncounted().map(|uncounted| uncounted.to_string()));
+        warnings.extend(sink.missing().map(|missing| missing.to_string()));
     }
     warnings.extend(plan.children().into_iter().flat_map(self::warnings));
     warnings

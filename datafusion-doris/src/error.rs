@@ -150,6 +150,23 @@ pub enum Error {
         /// The store's error, without credentials.
         source: Source,
     },
+    /// Doris has run the INSERT of a staged load to a good end and read no row of its objects: the label is used up, and none
+    /// of the rows is in the table. The state of the label tells success, and is no proof of the rows then.
+    #[error(
+        "Doris read no rows of {objects}: its INSERT into {table} ended well and none of the staged rows is in the table. Label \
+         {label} is used up: the rows are to be written again, under a new label. See what became of the objects, which are \
+         left as they are ({answer})"
+    )]
+    NothingRead {
+        /// `db.table`.
+        table: String,
+        /// Label of the load.
+        label: String,
+        /// URIs of the objects, without credentials.
+        objects: String,
+        /// What the server told of the INSERT.
+        answer: String,
+    },
     /// The changelog cannot be read any further.
     #[error("changelog of {table}: {reason}")]
     Changelog {

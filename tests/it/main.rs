@@ -64,6 +64,7 @@ mod tvf_clean_up;
 mod tvf_jobs;
 mod tvf_log;
 mod tvf_outcomes;
+mod tvf_unread;
 mod types_read;
 mod write;
 mod write_cases;

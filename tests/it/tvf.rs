@@ -573,6 +573,6 @@ async fn objects_that_are_gone_before_the_insert_are_told_and_nothing_is_run() {
     }
     signal.notify_one();
     let error = running.await.expect_err("the rows are gone").to_string();
-    assert!(error.contains("no rows of s3://lake/stage/") || error.contains("Unknown column"), "{error}");
+    assert!(error.contains("read no rows of s3://lake/stage/") || error.contains("Unknown column"), "{error}");
     assert_eq!(staging.rows().await, "0");
 }

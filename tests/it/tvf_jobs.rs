@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use crate::checkpoint::{caught_up, history, job};
 use crate::tvf::{PATIENCE, Staging, fault_is_met};
 
-const HISTORY: &str = "INSERT INTO history SELECT id, v, __change_kind FROM changes";
+pub const HISTORY: &str = "INSERT INTO history SELECT id, v, __change_kind FROM changes";
 const MIRROR: &str = "INSERT INTO mirror SELECT * FROM changes";
 /// The INSERT of staged rows, not those of the source.
 const STATEMENT: &str = "with label";
@@ -20,7 +20,7 @@ async fn source_and_history() -> (Staging, TempDir) {
     source_and_history_with(&[]).await
 }
 
-async fn source_and_history_with(options: &[(&str, &str)]) -> (Staging, TempDir) {
+pub async fn source_and_history_with(options: &[(&str, &str)]) -> (Staging, TempDir) {
     let staging = Staging::start().await;
     staging.cluster.changing_table("source", "id INT NOT NULL, v VARCHAR(20)").await;
     staging.cluster.duplicate_table("history", "id INT NOT NULL, v VARCHAR(20), kind VARCHAR(2)", "").await;
@@ -109,6 +109,10 @@ async fn a_job_killed_after_its_insert_goes_on() {
 #[tokio::test]
 async fn objects_of_an_epoch_whose_commit_could_not_be_confirmed_are_removed() {
     let (staging, dir) = source_and_history_with(&[("sink.s3.clean-up", "true"), ("sink.max-retries", "0")]).await;
+    let recorded = crate::metrics::Recorded::default();
+    // The test's own thread runs all of its tasks.
+    let _recorder = metrics::set_default_local_recorder(&recorded);
+    let of = |name: &str| recorded.of(name, &staging.cluster.table("history"));
     let faults = staging.cluster.server().faults();
     // The statement is answered by an error, though its rows are in the table: the label is taken by the next.
     faults.push(Fault::new(Action::DropAnswer).at(Site::Mysql).when(STATEMENT));
@@ -120,6 +124,7 @@ async fn objects_of_an_epoch_whose_commit_could_not_be_confirmed_are_removed() {
     assert_eq!(faults.armed(), 0, "the faults were used");
     assert_eq!(history(&staging.cluster).await, ["1 +I a", "2 +I b", "3 +I c", "4 +I d"]);
     assert_eq!((staging.keys(), staging.inserts().len()), (vec![], 1));
+    assert_eq!((of("doris_sink_loads_succeeded"), of("doris_sink_loaded_rows")), (Some(1), Some(4)), "counted once");
 }
 
 #[tokio::test]

@@ -17,7 +17,7 @@ const LENIENT: (&str, &str) = ("sink.properties.max_filter_ratio", "1");
 const STATEMENT: &str = "with label";
 
 /// A table `t (id, s)` whose rows must be below 100: there is no partition for others.
-async fn bounded(profile: Profile, more: &[(&str, &str)]) -> Staging {
+pub async fn bounded(profile: Profile, more: &[(&str, &str)]) -> Staging {
     let staging = Staging::on(Cluster::sandbox_as(profile).await).await;
     staging
         .cluster
@@ -32,14 +32,18 @@ async fn bounded(profile: Profile, more: &[(&str, &str)]) -> Staging {
 }
 
 /// Rows with these ids.
-fn rows(ids: impl IntoIterator<Item = i64>) -> RecordBatch {
+pub fn rows(ids: impl IntoIterator<Item = i64>) -> RecordBatch {
     let ids: Vec<i64> = ids.into_iter().collect();
     let texts: ArrayRef = Arc::new(StringArray::from_iter_values(ids.iter().map(|id| format!("v{id}"))));
     let ids: ArrayRef = Arc::new(Int64Array::from(ids));
     RecordBatch::try_from_iter([("id", ids), ("s", texts)]).expect("a batch")
 }
 
-async fn write(staging: &Staging, more: &[(&str, &str)], rows: RecordBatch) -> datafusion_doris::Result<WriteReport> {
+pub async fn write(
+    staging: &Staging,
+    more: &[(&str, &str)],
+    rows: RecordBatch,
+) -> datafusion_doris::Result<WriteReport> {
     let options: HashMap<String, String> = staging.options("t", more).into_iter().collect();
     let options = DorisOptions::from_map(options)?;
     DorisWriter::builder(options).build(&rows.schema()).await?.write_batches(vec![rows]).await
@@ -121,6 +125,32 @@ async fn rows_of_a_lost_answer_are_known_where_none_may_be_refused_and_told_to_b
         assert_eq!(report.uncounted, report.labels[..uncounted], "{more:?}");
         let there = if uncounted == 0 { "20" } else { "10" };
         assert_eq!((staging.rows().await.as_str(), staging.inserts().len()), (there, 1), "{more:?}");
+    }
+}
+
+/// Neither the answer nor the state of the label is heard, and the statement is taken back: its rows are there.
+#[tokio::test]
+async fn rows_that_an_abort_finds_in_the_table_are_counted_as_those_of_a_lost_answer() {
+    const CASES: [(&[(&str, &str)], usize); 2] = [(&[], 0), (&[LENIENT], 1)];
+    for (more, uncounted) in CASES {
+        let staging = bounded(Profile::default(), more).await;
+        let recorded = crate::metrics::Recorded::default();
+        // The test's own thread runs all of its tasks.
+        let _recorder = metrics::set_default_local_recorder(&recorded);
+        let of = |name: &str| recorded.of(&format!("doris_sink_{name}"), &staging.cluster.table("t"));
+        let faults = staging.cluster.server().faults();
+        faults.push(Fault::new(Action::DropAnswer).at(Site::Mysql).when(STATEMENT));
+        let denied = Action::Status { code: 401, body: "not now".to_owned() };
+        faults.push(Fault::new(denied).at(Site::Fe).when("get_load_state").skip(1));
+        let ids = if uncounted == 0 { 0..20 } else { 90..110 };
+        let report = write(&staging, more, rows(ids)).await.expect("written");
+        assert_eq!(faults.armed(), 0, "the faults were used");
+        assert_eq!((report.rows, report.filtered, report.labels.len()), (20, None, 1), "{more:?}");
+        assert_eq!(report.uncounted, report.labels[..uncounted], "{more:?}");
+        let counted = [of("loads_succeeded"), of("loads_failed"), of("loaded_rows"), of("uncounted_rows")];
+        let expected = [Some(1), Some(1), Some(20).filter(|_| uncounted == 0), Some(20).filter(|_| uncounted == 1)];
+        assert_eq!(counted, expected, "{more:?}");
+        assert_eq!(staging.inserts().len(), 1);
     }
 }
 

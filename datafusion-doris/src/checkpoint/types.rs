@@ -261,7 +261,8 @@ pub trait EpochSink: Send + Sync + fmt::Debug {
     /// Makes pre-committed loads visible. Idempotent; a lost answer is resolved by the label's state.
     ///
     /// # Errors
-    /// When a load is not known to be visible: its state tells what may be done. Others may be visible.
+    /// When a load is not known to be visible: its state tells what may be done, but for [`crate::error::Error::NothingRead`],
+    /// after which the load's rows are not in the table whatever its state. Others may be visible.
     async fn commit(&self, committables: &[Committable], permit: &CommitPermit) -> Result<()>;
 
     /// Rolls pre-committed loads back. Idempotent. Finding some or all of them committed is an answer, not an error.

@@ -27,8 +27,13 @@ const AT_ONCE: usize = 8;
 pub(super) enum Aborted {
     /// Nothing of the load is left.
     Gone,
-    /// It had been committed; the server's text.
-    Committed(String),
+    /// It had been committed.
+    Committed {
+        /// The server's text.
+        said: String,
+        /// The rows, when they were staged.
+        taken: Option<Taken>,
+    },
 }
 
 /// Ends transactions of one sink. All operations are idempotent.
@@ -49,7 +54,8 @@ impl Committer {
     /// became of the rows of those that were staged.
     ///
     /// # Errors
-    /// That of the first load that failed. The others may be visible or not: [`Self::abort_all`] tells.
+    /// That of the first load that failed. The others may be visible or not: [`Self::abort_all`] tells, but for
+    /// [`Error::NothingRead`], which is final: there is nothing to take back.
     pub(super) async fn commit_all(&self, loads: &[Committable]) -> Result<Vec<Taken>> {
         let Some((first, rest)) = loads.split_first() else { return Ok(vec![]) };
         let mut taken: Vec<Taken> = self.commit(first).await?.into_iter().collect();
@@ -86,22 +92,26 @@ impl Committer {
     pub(super) async fn give_up(&self, loads: &[Committable]) -> Result<()> {
         let Some((first, rest)) = loads.split_first() else { return Ok(()) };
         match self.abort_unless_committed(first).await? {
-            Aborted::Committed(_) => self.commit_each(rest).await.map(drop),
+            Aborted::Committed { .. } => self.commit_each(rest).await.map(drop),
             Aborted::Gone => self.abort_all(rest).await.map(drop),
         }
     }
 
-    /// Drops the loads of one statement or epoch, as far as they are not committed.
+    /// Drops the loads of one statement or epoch, as far as they are not committed; gives what became of the rows of those
+    /// that were staged and are committed.
     ///
     /// # Errors
     /// When it is not known of a load whether it is gone; the error names those that are committed.
-    pub(super) async fn abort_all(&self, loads: &[Committable]) -> Result<AbortOutcome> {
+    pub(super) async fn abort_all(&self, loads: &[Committable]) -> Result<(AbortOutcome, Vec<Taken>)> {
         let aborts: Vec<_> = loads.iter().map(|load| self.abort_unless_committed(load)).collect();
         let outcomes: Vec<Result<Aborted>> = stream::iter(aborts).buffered(AT_ONCE).collect().await;
-        let (mut visible, mut gone, mut unclear) = (vec![], vec![], None);
+        let (mut visible, mut gone, mut unclear, mut all_taken) = (vec![], vec![], None, vec![]);
         for (load, outcome) in loads.iter().zip(outcomes) {
             match outcome {
-                Ok(Aborted::Committed(_)) => visible.push(load.label.clone()),
+                Ok(Aborted::Committed { taken, .. }) => {
+                    visible.push(load.label.clone());
+                    all_taken.extend(taken);
+                }
                 Ok(Aborted::Gone) => gone.push(load.label.clone()),
                 Err(error) => unclear = unclear.or(Some((load, error))),
             }
@@ -112,9 +122,9 @@ impl Committer {
                 Err(failure("abort", load, reason, error.retry()))
             }
             Some((_, error)) => Err(error),
-            None if visible.is_empty() => Ok(AbortOutcome::RolledBack),
-            None if gone.is_empty() => Ok(AbortOutcome::Committed),
-            None => Ok(AbortOutcome::Torn { visible, gone }),
+            None if visible.is_empty() => Ok((AbortOutcome::RolledBack, all_taken)),
+            None if gone.is_empty() => Ok((AbortOutcome::Committed, all_taken)),
+            None => Ok((AbortOutcome::Torn { visible, gone }, all_taken)),
         }
     }
 
@@ -198,8 +208,8 @@ impl Committer {
     pub(super) async fn abort(&self, load: &Committable) -> Result<()> {
         match self.abort_unless_committed(load).await? {
             Aborted::Gone => Ok(()),
-            Aborted::Committed(message) => {
-                Err(failure("abort", load, format!("it is committed: {message}"), Retry::Never))
+            Aborted::Committed { said, .. } => {
+                Err(failure("abort", load, format!("it is committed: {said}"), Retry::Never))
             }
         }
     }
@@ -220,7 +230,7 @@ impl Committer {
             let (event, said) = what_came_of(answer);
             match after_txn(TxnOperation::Abort, event) {
                 TxnStep::Done => return Ok(Aborted::Gone),
-                TxnStep::Visible => return Ok(Aborted::Committed(said.to_string())),
+                TxnStep::Visible => return Ok(Aborted::Committed { said: said.to_string(), taken: None }),
                 TxnStep::Stop => return Err(said.into_error(|text| failed(text, Retry::Never))),
                 TxnStep::Again | TxnStep::Look | TxnStep::AskLabelState => {
                     last = Some(said.into_error(|text| failed(text, Retry::AskLabelState)));

@@ -40,6 +40,6 @@ impl LoadService for DorisLoads {
     }
 
     async fn abort(&self, load: &Committable) -> Result<AbortOutcome> {
-        self.committer.abort_all(std::slice::from_ref(load)).await
+        self.committer.abort_all(std::slice::from_ref(load)).await.map(|(outcome, _)| outcome)
     }
 }

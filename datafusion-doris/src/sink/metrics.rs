@@ -57,6 +57,7 @@ metrics_of_a_sink! {
     LoadedRows = "loaded_rows", "doris_sink_loaded_rows", "totalFlushLoadedRows", Counter, "Rows that Doris took.";
     FilteredRows = "filtered_rows", "doris_sink_filtered_rows", "totalFlushFilteredRows", Counter, "Rows that Doris refused for their values.";
     UncountedRows = "uncounted_rows", "doris_sink_uncounted_rows", "", Counter, "Rows sent by loads that Doris has, of which it may have refused some: the answer that counts them was lost.";
+    MissingRows = "missing_rows", "doris_sink_missing_rows", "", Counter, "Staged rows that are neither in the table nor refused: Doris has not read all of their objects.";
     UnselectedRows = "unselected_rows", "doris_sink_unselected_rows", "totalFlushUnselectedRows", Counter, "Rows that `sink.properties.where` left out.";
     LoadsSucceeded = "loads_succeeded", "doris_sink_loads_succeeded", "totalFlushSucceededNumber", Counter, "Loads that ended well.";
     LoadsFailed = "loads_failed", "doris_sink_loads_failed", "totalFlushFailedNumber", Counter, "Attempts to load that failed, those included that were sent again.";
@@ -188,6 +189,42 @@ impl fmt::Display for UncountedRows {
     }
 }
 
+/// Staged rows (TVF mode) that are neither in the table nor refused: an object was removed or replaced before Doris read it.
+/// The objects of such a load are not removed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MissingRows {
+    /// How many.
+    pub rows: u64,
+    /// Loads that lack them.
+    pub loads: u64,
+    /// Label of the first of these loads.
+    pub label: String,
+    /// URIs of its objects, the first ones where there are many.
+    pub objects: String,
+}
+
+impl MissingRows {
+    fn add(&mut self, other: &Self) {
+        self.rows = self.rows.saturating_add(other.rows);
+        self.loads = self.loads.saturating_add(other.loads);
+    }
+}
+
+impl fmt::Display for MissingRows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { rows, loads, label, objects } = self;
+        let which = match loads {
+            1 => format!("load {label}"),
+            _ => format!("{loads} loads, the first of them {label},"),
+        };
+        write!(
+            f,
+            "staged rows of {which} are neither in the table nor refused, {rows} in all: Doris has not read all of {objects}, \
+             which are left as they are; compare the table with them"
+        )
+    }
+}
+
 /// What the loads of one sink count. Handles are made once: each registers an entry, and epochs go on for months.
 #[derive(Debug)]
 pub(super) struct SinkMetrics {
@@ -203,6 +240,7 @@ pub(super) struct SinkMetrics {
     histograms: Vec<(Id, Arc<Histogram>)>,
     filtered: Mutex<Option<FilteredRows>>,
     uncounted: Mutex<Option<UncountedRows>>,
+    missing: Mutex<Option<MissingRows>>,
 }
 
 impl SinkMetrics {
@@ -228,6 +266,7 @@ impl SinkMetrics {
                 Id::LoadedRows,
                 Id::FilteredRows,
                 Id::UncountedRows,
+                Id::MissingRows,
                 Id::UnselectedRows,
                 Id::LoadsSucceeded,
                 Id::LoadsFailed,
@@ -246,6 +285,7 @@ impl SinkMetrics {
             .into(),
             filtered: Mutex::default(),
             uncounted: Mutex::default(),
+            missing: Mutex::default(),
             set,
         }
     }
@@ -272,6 +312,24 @@ impl SinkMetrics {
         self.uncounted.lock().clone()
     }
 
+    /// Doris has not read all rows of a load that ended well.
+    pub(super) fn missing(&self, missing: &MissingRows) {
+        self.count(Id::MissingRows, missing.rows);
+        let mut all = self.missing.lock();
+        match all.as_mut() {
+            Some(all) => all.add(missing),
+            None => {
+                self.note("missing_load", &missing.label);
+                *all = Some(missing.clone());
+            }
+        }
+    }
+
+    /// All that [`Self::missing`] was told.
+    pub(super) fn all_missing(&self) -> Option<MissingRows> {
+        self.missing.lock().clone()
+    }
+
     /// A load ended well, with this answer.
     pub(super) fn succeeded(&self, response: &StreamLoadResponse) {
         self.count(Id::LoadsSucceeded, 1);
@@ -280,6 +338,7 @@ impl SinkMetrics {
         self.count(Id::LoadedRows, response.loaded_rows);
         self.count(Id::FilteredRows, response.filtered_rows);
         self.count(Id::UncountedRows, 0);
+        self.count(Id::MissingRows, 0);
         self.count(Id::UnselectedRows, response.unselected_rows);
         let times = &response.times_ms;
         for (id, ms) in [

@@ -63,7 +63,7 @@ pub(crate) use self::mapping::{
 };
 use self::metrics::SinkMetrics;
 pub use self::metrics::{
-    FilteredRows, SINK_METRICS, SinkMetric, UncountedRows, describe_sink_metrics, sink_metrics_table,
+    FilteredRows, MissingRows, SINK_METRICS, SinkMetric, UncountedRows, describe_sink_metrics, sink_metrics_table,
 };
 pub use self::overwrite::{DorisOverwriteExec, Overwrite};
 use self::partition::Routing;
@@ -267,6 +267,11 @@ impl DorisSink {
     /// Rows of loads so far whose answer was lost, where nothing tells how many of them Doris took.
     pub fn uncounted(&self) -> Option<UncountedRows> {
         self.target.metrics.all_uncounted()
+    }
+
+    /// Staged rows (TVF mode) of loads so far that are neither in the table nor refused.
+    pub fn missing(&self) -> Option<MissingRows> {
+        self.target.metrics.all_missing()
     }
 
     /// The body of a load, without the load.
@@ -505,14 +510,13 @@ impl EpochSink for DorisSink {
     }
 
     async fn abort(&self, committables: &[Committable]) -> Result<AbortOutcome> {
-        self.target.committer.abort_all(committables).await
+        self.target.committer.abort_all(committables).await.map(|(outcome, _)| outcome)
     }
 
     async fn tidy_up(&self, committables: &[Committable]) {
-        let Some(stage) = self.stage() else { return };
-        for staged in committables.iter().filter_map(|load| load.staged.as_ref()) {
-            if staged.bucket == stage.place.bucket {
-                stage.clean_up(staged).await;
+        for load in committables {
+            if let Some(staged) = &load.staged {
+                self.target.committer.tidy_up(load, staged).await;
             }
         }
     }

@@ -25,6 +25,9 @@ pub struct WriteReport {
     /// Labels of the loads that are in the table, and whose answer was lost: [`Self::rows`] holds all of their rows, those
     /// included that Doris may have refused.
     pub uncounted: Vec<String>,
+    /// Staged rows (TVF mode) that are neither in the table nor refused: Doris has not read all of their objects, which stay
+    /// ([`DorisSink::missing`] names them). Not known where the table keeps one row per key.
+    pub missing_rows: u64,
 }
 
 impl WriteReport {
@@ -34,6 +37,7 @@ impl WriteReport {
             labels: loads.iter().map(|load| load.load.label.clone()).collect(),
             filtered: FilteredRows::sum(loads.iter().filter_map(|load| load.filtered.as_ref())),
             uncounted: loads.iter().filter(|load| !load.counted).map(|load| load.load.label.clone()).collect(),
+            missing_rows: 0,
         }
     }
 
@@ -42,6 +46,7 @@ impl WriteReport {
         if !taken.is_empty() {
             self.rows = taken.iter().map(|taken| taken.rows).sum();
             self.filtered = FilteredRows::sum(taken.iter().filter_map(|taken| taken.filtered.as_ref()));
+            self.missing_rows = taken.iter().map(|taken| taken.missing).sum();
             let uncounted = taken.into_iter().filter(|taken| !taken.counted);
             self.uncounted = uncounted.map(|taken| taken.label).collect();
         }
@@ -64,8 +69,8 @@ impl DorisSink {
     /// commits them.
     ///
     /// # Errors
-    /// The error of the stream; [`Error::Encode`], [`Error::StreamLoad`], [`Error::Transaction`]. No row is in the table
-    /// then, unless the error names loads that are.
+    /// The error of the stream; [`Error::Encode`], [`Error::StreamLoad`], [`Error::Transaction`]; in TVF mode
+    /// [`Error::NothingRead`]. No row is in the table then, unless the error names loads that are.
     ///
     /// # Cancellation
     /// See [`DorisSink`].
@@ -87,11 +92,13 @@ impl DorisSink {
         };
         let settled = match committed {
             Ok(taken) => Ok(report.taken(taken)),
+            // Nothing of it is in the table, and the state of its label tells the opposite.
+            Err(error @ Error::NothingRead { .. }) => Err(error),
             // All or nothing: what could not be committed must not become visible later by somebody else's commit.
             Err(error) => match committer.abort_all(committables).await {
-                Ok(AbortOutcome::Committed) => Ok(report),
-                Ok(AbortOutcome::RolledBack) => Err(error),
-                Ok(AbortOutcome::Torn { visible, gone }) => {
+                Ok((AbortOutcome::Committed, taken)) => Ok(report.taken(taken)),
+                Ok((AbortOutcome::RolledBack, _)) => Err(error),
+                Ok((AbortOutcome::Torn { visible, gone }, _)) => {
                     let (visible, table) = (visible.join(", "), self.table());
                     let reason = format!("{error}; the rows of {visible} are in table {table}: {}", self.after_torn());
                     Err(torn(&gone, reason))

@@ -438,9 +438,11 @@ impl EpochLoop {
         };
         // From here on the record speaks for them.
         pending.committables.clear();
-        match self.commit_recorded(&committables, permit).await? {
-            settle::Settled::Visible => Ok(()),
-            settle::Settled::RangeLost => {
+        match self.commit_recorded(&committables, permit).await {
+            Ok(settle::Settled::Visible) => Ok(()),
+            Err(error @ Error::NothingRead { .. }) => Err(self.go_back(self.epoch, before, error).await),
+            Err(error) => Err(error),
+            Ok(settle::Settled::RangeLost) => {
                 let draft = self.draft(self.epoch, before, None, vec![]);
                 self.record(draft).await?;
                 let lost = committables.first().map(|load| load.label.clone()).unwrap_or_default();
@@ -482,7 +484,12 @@ impl EpochLoop {
         }
         let committed = self.sink.commit(&pending.committables, &CommitPermit::without_checkpoints()).await;
         let committables = std::mem::take(&mut pending.committables);
-        let Err(error) = committed else { return Ok(()) };
+        let error = match committed {
+            Ok(()) => return Ok(()),
+            // There is nothing to take back, and the state of the label tells the opposite.
+            Err(error @ Error::NothingRead { .. }) => return Err(error),
+            Err(error) => error,
+        };
         // What could not be committed must not become visible later.
         match self.sink.abort(&committables).await {
             Ok(AbortOutcome::Committed) => {

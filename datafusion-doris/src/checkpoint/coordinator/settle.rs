@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use tracing::{info, warn};
 
+use super::super::record::SourceState;
 use super::super::recovery::{EpochDecision, RecoveryAction, decide, recover};
-use super::super::{AbortOutcome, CommitPermit, Committable, LoadKind, LoadSearch};
-use super::EpochLoop;
+use super::super::{AbortOutcome, CommitPermit, Committable, Epoch, LoadKind, LoadSearch};
+use super::{EpochLoop, NotRecorded};
 use crate::error::{Error, Result, Retry};
 use crate::failpoints;
 use crate::protocol::LabelState;
@@ -42,7 +43,7 @@ impl EpochLoop {
     ///
     /// # Errors
     /// When the attempts are used up or the server's answers do not fit: the record stays, and the next start goes on
-    /// with it.
+    /// with it. [`Error::NothingRead`]: the record must not stay, see [`Self::go_back`].
     pub(super) async fn commit_recorded(&mut self, loads: &[Committable], permit: CommitPermit) -> Result<Settled> {
         if loads.is_empty() {
             self.mark_done().await;
@@ -59,6 +60,22 @@ impl EpochLoop {
         Ok(settled)
     }
 
+    /// Puts the position before the rows of a recorded load of which Doris has read none: its label tells success, so the
+    /// next start would take them for written. Gives the error to stop with. An epoch whose rows are staged is one load.
+    ///
+    /// Until the new record is there, nothing but this process knows: a start after its death finds the label only.
+    pub(super) async fn go_back(&mut self, epoch: Epoch, before: Vec<SourceState>, error: Error) -> Error {
+        let draft = self.draft(epoch, before, None, vec![]);
+        let then = match self.record(draft).await {
+            Ok(_) => "the job stands before them again: its next start reads and writes them once more".to_string(),
+            Err(NotRecorded { error, .. }) => format!(
+                "that could not be recorded ({error}), and the next start of the job would take them for written: reset it \
+                 to a savepoint or an instant before them"
+            ),
+        };
+        Error::Checkpoint { reason: format!("{error}; {then}") }
+    }
+
     async fn commit_until_done(&mut self, loads: &[Committable], permit: &CommitPermit) -> Result<Settled> {
         let mut waiting: Vec<Committable> = loads.to_vec();
         let mut unclear = 0;
@@ -67,6 +84,8 @@ impl EpochLoop {
             if !waiting.is_empty() {
                 match self.sink.commit(&waiting, permit).await {
                     Ok(()) => return Ok(Settled::Visible),
+                    // The label is that of rows that are in the table, and would tell so.
+                    Err(error @ Error::NothingRead { .. }) => return Err(error),
                     Err(error) => failed = Some(error),
                 }
             }
@@ -208,14 +227,26 @@ impl EpochLoop {
             let labels: Vec<&str> = record.committables.iter().map(|load| load.label.as_str()).collect();
             info!(?labels, "finishing the epoch that was recorded last");
             failpoints::request(failpoints::RECOVER)?;
-            if self.commit_recorded(&record.committables, permit).await? == Settled::RangeLost {
+            let mut stop = None;
+            let settled = match self.commit_recorded(&record.committables, permit).await {
+                Err(error @ Error::NothingRead { .. }) => {
+                    stop = Some(error);
+                    Settled::RangeLost
+                }
+                settled => settled?,
+            };
+            if settled == Settled::RangeLost {
                 let Some(previous) = record.previous.clone() else {
+                    let why = stop.map(|error| format!(" ({error})")).unwrap_or_default();
                     let reason = format!(
-                        "the rows of {labels:?} are lost, and the checkpoint does not tell from where to read them \
+                        "the rows of {labels:?} are lost{why}, and the checkpoint does not tell from where to read them \
                          again: begin anew under another job name"
                     );
                     return Err(Error::Checkpoint { reason });
                 };
+                if let Some(error) = stop {
+                    return Err(self.go_back(record.epoch, previous, error).await);
+                }
                 let draft = self.draft(record.epoch, previous, None, vec![]);
                 self.record(draft).await?;
             }

@@ -9,11 +9,13 @@ use crate::client::{DorisConnection, StatementOutput};
 use crate::error::{Error, Result, Retry};
 use crate::protocol::{InsertAnswer, LabelState, StreamLoadResponse, error_log_in, without_signatures};
 use crate::sink::committer::{Committer, failure};
-use crate::sink::metrics::{FilteredRows, UncountedRows};
+use crate::sink::metrics::{FilteredRows, MissingRows, UncountedRows};
 use crate::sql::{quote_ident, string_literal};
 
 /// Time for what is asked about rows that are in the table.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Objects that a text names of many.
+const NAMED: usize = 8;
 
 /// The rows of a staged load that are in the table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -130,7 +132,6 @@ impl Committer {
             return Ran::Lost(failure("commit", load, reason, Retry::AskLabelState));
         }
         let mut facts = Facts { filtered: Some(told.warnings.into()), ..Facts::default() };
-        let host = connection.host().to_string();
         let exact = staged.rows == Some(told.affected) && told.warnings == 0;
         let asked = tokio::time::timeout(PATIENCE, async {
             if !exact {
@@ -155,9 +156,13 @@ impl Committer {
         let filtered = facts.filtered.unwrap_or(told.warnings.into());
         let counts = Counts { staged: staged.rows, affected: told.affected, filtered };
         if counts.affected == 0 && counts.filtered == 0 {
-            // Doris takes a pattern without objects for an empty table.
-            let message = format!("no rows of s3://{}/{} were found; {info}", staged.bucket, staged.keys);
-            return Ran::Refused(Error::Server { host, operation: operation(load, staged), code: None, message });
+            // Doris takes a pattern without objects for an empty table, and passes over an object that is gone when it reads.
+            return Ran::NothingRead(Error::NothingRead {
+                table: format!("{}.{}", load.db, load.table),
+                label: load.label.clone(),
+                objects: objects_of(staged),
+                answer: if info.is_empty() { "its answer has no text".to_string() } else { info },
+            });
         }
         let reason = if filtered > 0 { self.first_reason(stage, &facts).await } else { None };
         Ran::Committed(self.counted(stage, (load, staged), counts, answer.txn_id, reason, time))
@@ -201,21 +206,23 @@ impl Committer {
         stage.metrics.succeeded(&response);
         let missing = counts.missing(one_per_key);
         if missing > 0 {
-            tracing::error!(
-                table,
-                label,
-                missing,
-                "Doris has not taken all staged rows and refused none of them: the objects stay, compare the table with them"
-            );
+            let missing = MissingRows { rows: missing, loads: 1, label: label.clone(), objects: objects_of(staged) };
+            tracing::error!(table, label, missing_rows = missing.rows, "{missing}");
+            stage.metrics.missing(&missing);
         }
         let refused = stage.metrics.refused(&table, label, counts.filtered, reason.as_deref());
         Taken { label: load.label.clone(), rows, filtered: refused, counted: true, missing }
     }
 
-    /// The load is in the table, and nobody has said how many of its rows: `ran` = its statement was sent by this process.
+    /// The load is in the table, and nobody has said how many of its rows: `ran` = its statement was sent by this process,
+    /// which has not counted it.
+    ///
+    /// A statement that has read no row of its objects ([`Error::NothingRead`]) ends with the same state of its label: where
+    /// its answer was lost, or the process ended before that was recorded, nothing tells the two apart, and the rows count as
+    /// taken.
     pub(super) async fn uncounted(&self, stage: &Stage, load: &Committable, staged: &Staged, ran: bool) -> Taken {
         let rows = staged.rows.unwrap_or_default();
-        // Without rows that may be refused it is all of them, or none.
+        // Without rows that may be refused it is all of them.
         let counted = !stage.settings.filters && staged.rows.is_some();
         match (ran, counted) {
             (true, true) => stage.metrics.resolved(rows),
@@ -283,6 +290,18 @@ impl Committer {
     }
 }
 
+/// The objects of a load, by their URIs: the first ones, when there are many.
+fn objects_of(staged: &Staged) -> String {
+    let uri = |key: &str| format!("s3://{}/{key}", staged.bucket);
+    let named: Vec<String> = staged.objects.iter().take(NAMED).map(|object| uri(&object.key)).collect();
+    match staged.objects.len().saturating_sub(NAMED) {
+        // Staged by a version that did not note them.
+        _ if named.is_empty() => uri(&staged.keys),
+        0 => named.join(", "),
+        more => format!("{} and {more} more ({})", named.join(", "), uri(&staged.keys)),
+    }
+}
+
 /// What was asked of the server.
 fn operation(load: &Committable, staged: &Staged) -> String {
     let rows = staged.rows.map(|rows| format!("{rows} ")).unwrap_or_default();
@@ -292,6 +311,7 @@ fn operation(load: &Committable, staged: &Staged) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::checkpoint::StagedObject;
 
     #[test]
     fn rows_are_counted_as_a_stream_load_counts_them() {
@@ -314,6 +334,19 @@ mod tests {
             let found = (counts.total(), counts.loaded(one_per_key), counts.missing(one_per_key));
             assert_eq!(found, (total, loaded, missing), "{counts:?} {one_per_key}");
         }
+    }
+
+    #[test]
+    fn objects_are_named_and_many_are_counted() {
+        let staged = |objects: usize| Staged {
+            keys: "p/l/a-*.json".into(),
+            objects: (0..objects).map(|at| StagedObject { key: format!("p/l/a-{at}.json"), bytes: 1 }).collect(),
+            ..Staged::unknown("b", "p/l/".into())
+        };
+        assert_eq!(objects_of(&staged(0)), "s3://b/p/l/a-*.json");
+        assert_eq!(objects_of(&staged(2)), "s3://b/p/l/a-0.json, s3://b/p/l/a-1.json");
+        let many = objects_of(&staged(NAMED + 2));
+        assert!(many.ends_with("s3://b/p/l/a-7.json and 2 more (s3://b/p/l/a-*.json)"), "{many}");
     }
 
     /// Rows of cells that are joined by `|`.

@@ -28,6 +28,8 @@ pub(super) enum Ran {
     NotSent(Error),
     /// The server says that it failed.
     Refused(Error),
+    /// The server says that it ended well, with no row of the objects.
+    NothingRead(Error),
     /// The answer was lost.
     Lost(Error),
 }
@@ -48,8 +50,8 @@ impl Committer {
     /// Takes the rows of a staged load into the table; gives what became of them.
     ///
     /// # Errors
-    /// The server's refusal ([`Retry::Never`] or its own); [`Retry::AskLabelState`] when the outcome is not known in the
-    /// end. The objects stay.
+    /// The server's refusal ([`Retry::Never`] or its own); [`Error::NothingRead`], which the state of the label must not
+    /// overrule; [`Retry::AskLabelState`] when the outcome is not known in the end. The objects stay.
     pub(in crate::sink) async fn insert(&self, load: &Committable, staged: &Staged) -> Result<Taken> {
         let stage = self.stage_of(load, staged)?;
         let deadline = Instant::now() + self.patience;
@@ -63,10 +65,7 @@ impl Committer {
                 Err(error @ Error::Auth { .. }) => return Err(error),
                 Err(error) => error.to_string(),
                 Ok(state) => match towards_visible(load.kind(), state) {
-                    Step::Done => {
-                        let taken = self.uncounted(stage, load, staged, attempts > 0).await;
-                        return self.inserted(stage, (load, staged), taken).await;
-                    }
+                    Step::Done => return Ok(self.found_visible(stage, load, staged).await),
                     Step::Wait => format!("the label is {state}"),
                     Step::Forgotten => {
                         let reason = "the server does not know its label, or has forgotten it: whether its rows are in \
@@ -93,11 +92,22 @@ impl Committer {
                         attempts += 1;
                         stage.check_objects(staged).await?;
                         let ran = self.run(stage, load, staged).await;
-                        if matches!(ran, Ran::Refused(_) | Ran::Lost(_)) {
+                        if matches!(ran, Ran::Refused(_) | Ran::NothingRead(_) | Ran::Lost(_)) {
                             stage.metrics.failed();
                         }
                         match ran {
-                            Ran::Committed(taken) => return self.inserted(stage, (load, staged), taken).await,
+                            Ran::Committed(taken) => {
+                                stage.in_doubt.lock().remove(&load.label);
+                                if taken.missing == 0 {
+                                    stage.clean_up(staged).await;
+                                }
+                                return Ok(taken);
+                            }
+                            // Not asked for the state of the label, which is that of rows that are in the table.
+                            Ran::NothingRead(error) => {
+                                stage.in_doubt.lock().remove(&load.label);
+                                return Err(error);
+                            }
                             Ran::NotSent(error @ Error::Auth { .. }) | Ran::NotSent(error @ Error::Config { .. }) => {
                                 return Err(error);
                             }
@@ -130,12 +140,24 @@ impl Committer {
         }
     }
 
-    async fn inserted(&self, stage: &Stage, (load, staged): (&Committable, &Staged), taken: Taken) -> Result<Taken> {
-        stage.in_doubt.lock().remove(&load.label);
-        if taken.missing == 0 {
+    /// The label of a load tells that its rows are in the table: counts them, if this process has sent the statement and
+    /// heard no answer, and removes the objects, if so asked.
+    async fn found_visible(&self, stage: &Stage, load: &Committable, staged: &Staged) -> Taken {
+        let ran = stage.in_doubt.lock().remove(&load.label);
+        let taken = self.uncounted(stage, load, staged, ran).await;
+        stage.clean_up(staged).await;
+        taken
+    }
+
+    /// [`Self::insert`] ended with an error, or was not called, and the label tells that the rows are in the table.
+    pub(in crate::sink) async fn tidy_up(&self, load: &Committable, staged: &Staged) {
+        let Ok(stage) = self.stage_of(load, staged) else { return };
+        let in_doubt = stage.in_doubt.lock().contains(&load.label);
+        if in_doubt {
+            self.found_visible(stage, load, staged).await;
+        } else {
             stage.clean_up(staged).await;
         }
-        Ok(taken)
     }
 
     async fn run(&self, stage: &Stage, load: &Committable, staged: &Staged) -> Ran {
@@ -182,7 +204,7 @@ impl Committer {
     }
 
     /// Takes a staged load back: waits for a statement that may be running, and removes the objects unless it has taken
-    /// them into the table.
+    /// them into the table; its rows are counted then. Not to be called after [`Error::NothingRead`].
     ///
     /// # Errors
     /// [`Error::Transaction`] when the statement does not come to an end. The objects stay.
@@ -193,14 +215,12 @@ impl Committer {
             let in_doubt = self.stage.as_ref().is_some_and(|stage| stage.in_doubt.lock().contains(&load.label));
             match towards_nothing(in_doubt, state) {
                 Undo::Committed => {
-                    if let Ok(stage) = self.stage_of(load, staged)
-                        && !staged.keys.is_empty()
-                    {
-                        // It has won, and nobody else comes by.
-                        stage.in_doubt.lock().remove(&load.label);
-                        stage.clean_up(staged).await;
-                    }
-                    return Ok(Aborted::Committed(format!("its label is {state}")));
+                    // It has won, and nobody else comes by.
+                    let taken = match self.stage_of(load, staged) {
+                        Ok(stage) if !staged.keys.is_empty() => Some(self.found_visible(stage, load, staged).await),
+                        _ => None,
+                    };
+                    return Ok(Aborted::Committed { said: format!("its label is {state}"), taken });
                 }
                 Undo::Remove => {
                     if let Ok(stage) = self.stage_of(load, staged) {
