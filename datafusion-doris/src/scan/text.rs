@@ -16,6 +16,8 @@ use arrow::record_batch::RecordBatch;
 use crate::error::{Error, Result};
 use crate::types::{DorisType, no_utf8, unscaled};
 
+/// The longest time whose neighbours a float tells apart.
+const EXACT_MICROS: i64 = 1 << 53;
 const EXACT: CastOptions<'static> =
     CastOptions { safe: false, format_options: arrow::util::display::FormatOptions::new() };
 
@@ -168,15 +170,18 @@ fn strings(texts: &BinaryArray) -> Typed<ArrayRef> {
     Ok(Arc::new(each(texts, Some)?.into_iter().collect::<StringArray>()))
 }
 
-/// `[-]HH:MM:SS[.ffffff]` in microseconds.
+/// `[-]HH:MM:SS[.ffffff]` in microseconds; `None` for more than a float holds to the microsecond, too.
 fn micros_of_time(text: &str) -> Option<f64> {
     let (negative, text) = text.strip_prefix('-').map_or((false, text), |text| (true, text));
     let mut parts = text.split(':');
     let (hours, minutes, seconds) = (parts.next()?, parts.next()?, parts.next()?);
     let (seconds, fraction) = seconds.split_once('.').unwrap_or((seconds, ""));
-    let micros: i64 = format!("{fraction:0<6}").get(..6)?.parse().ok()?;
-    let (hours, minutes): (i64, i64) = (hours.parse().ok()?, minutes.parse().ok()?);
-    let total = (hours * 3600 + minutes * 60 + seconds.parse::<i64>().ok()?) * 1_000_000 + micros;
+    // A sign stands before all of it only.
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse::<i64>().ok())?;
+    let micros = digits(format!("{fraction:0<6}").get(..6)?)?;
+    let of_minutes = digits(hours)?.checked_mul(60)?.checked_add(digits(minutes)?)?;
+    let of_seconds = of_minutes.checked_mul(60)?.checked_add(digits(seconds)?)?;
+    let total = of_seconds.checked_mul(1_000_000)?.checked_add(micros).filter(|total| *total <= EXACT_MICROS)?;
     parts.next().is_none().then_some(if negative { -total as f64 } else { total as f64 })
 }
 
@@ -422,6 +427,7 @@ mod tests {
             ("datetime(6)", "0001-01-01 00:00:00.000001", "0001-01-01T00:00:00.000001"),
             ("timestamptz(3)", "2024-01-01 08:00:00.250 +00:00", "2024-01-01T08:00:00.250Z"),
             ("time(6)", "-12:30:00.5", "-45000500000.0"),
+            ("time(6)", "838:59:59.999999", "3020399999999.0"),
             ("json", "{\"a\":[1, null]}", "{\"a\":[1, null]}"),
             ("variant", "1", "1"),
             ("ipv4", "255.0.0.1", "255.0.0.1"),
@@ -440,6 +446,19 @@ mod tests {
     }
 
     #[test]
+    fn times_are_exact_up_to_the_last_that_a_float_holds() {
+        for (text, micros) in [
+            ("2501999:47:34.740992", Some(EXACT_MICROS as f64)),
+            ("-2501999:47:34.740992", Some(-EXACT_MICROS as f64)),
+            ("2501999:47:34.740993", None),
+            ("2562047788:00:54.775808", None),
+            ("-00:00:00.000001", Some(-1.0)),
+        ] {
+            assert_eq!(micros_of_time(text), micros, "{text}");
+        }
+    }
+
+    #[test]
     fn empty_and_null_lists_are_told_apart() {
         let found = read("array<int>", &[Some("[]"), None, Some("[null]"), Some("[2,3]")]).unwrap();
         assert_eq!(found, ["[]", "NULL", "[]", "[2, 3]"].map(String::from));
@@ -454,6 +473,17 @@ mod tests {
             ("decimal(3,1)", "1234.5"),
             ("decimal(5,1)", "1.25"),
             ("decimal(40,1)", "1e3"),
+            ("time", "2562047788:00:00"),
+            ("time", "9223372036854775807:59:59"),
+            ("time", "-9223372036854775807:00:00"),
+            ("time", "99999999999999999999:00:00"),
+            ("time", "00:9223372036854775807:00"),
+            ("time", "00:00:9223372036854775807"),
+            ("time(6)", "2501999:47:34.740993"),
+            ("time", "01:-5:00"),
+            ("time", "--01:00:00"),
+            ("time", "01:00"),
+            ("time", "01:00:00:00"),
             ("array<int>", "[1, 2"),
             ("array<int>", "[1] 2"),
             ("map<int,int>", "{1}"),
