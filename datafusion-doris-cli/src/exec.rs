@@ -59,7 +59,8 @@ pub(crate) async fn statement(shell: &mut Shell, sql: &str) -> Result<()> {
     Ok(())
 }
 
-/// What is to be said of the rows of a statement that Doris took: those that it refused, that nobody counted, and that are missing.
+/// What is to be said of the rows of a statement that Doris took: those that it refused, that nobody counted, and that
+/// are missing.
 fn warnings(plan: &Arc<dyn ExecutionPlan>) -> Vec<String> {
     let mut warnings = Vec::new();
     if let Some(sink) = plan.downcast_ref::<DorisSinkExec>().map(DorisSinkExec::sink) {
