@@ -156,7 +156,7 @@ impl Committer {
         let filtered = facts.filtered.unwrap_or(told.warnings.into());
         let counts = Counts { staged: staged.rows, affected: told.affected, filtered };
         if counts.affected == 0 && counts.filtered == 0 {
-            // Doris takes a pattern without objects for an empty table, and passes over an object that is gone when it reads.
+            // Doris takes a pattern without objects for an empty table, and may pass over one that is gone when it reads.
             return Ran::NothingRead(Error::NothingRead {
                 table: format!("{}.{}", load.db, load.table),
                 label: load.label.clone(),
