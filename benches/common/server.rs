@@ -30,8 +30,11 @@ pub fn is_server() -> bool {
     std::env::args().any(|argument| argument == SERVE)
 }
 
-/// The server keeps memory that it has freed: it takes bodies in large buffers, and is not what is measured.
-const KEEP_MEMORY: &str = "glibc.malloc.mmap_threshold=33554432:glibc.malloc.trim_threshold=268435456";
+/// Variable that sets glibc's allocator.
+pub const TUNABLES: &str = "GLIBC_TUNABLES";
+/// Memory that was freed is kept, as the allocators do that most programs with DataFusion choose. By default glibc gives it back
+/// where the heap happens to end with it, and takes it anew page by page: rates then differ by half from one start to the next.
+pub const KEEP_MEMORY: &str = "glibc.malloc.mmap_threshold=33554432:glibc.malloc.trim_threshold=268435456";
 
 /// Moves the clock on by a second.
 const ADVANCE: &str = "advance";
@@ -106,7 +109,7 @@ impl Server {
     pub fn start() -> Outcome<Self> {
         let mut child = Command::new(std::env::current_exe()?)
             .arg(SERVE)
-            .env("GLIBC_TUNABLES", KEEP_MEMORY)
+            .env(TUNABLES, KEEP_MEMORY)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;

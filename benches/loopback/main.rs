@@ -23,12 +23,14 @@ mod shapes;
 mod shell;
 mod wire;
 
-use std::process::ExitCode;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tokio::runtime::Builder;
 
+use common::server::{KEEP_MEMORY, TUNABLES};
 use common::{Outcome, Server, amount, server};
 use report::Report;
 
@@ -51,9 +53,20 @@ fn main() -> Outcome<ExitCode> {
         let task: Value = serde_json::from_str(&arguments.next().ok_or("no task")?)?;
         return runtime.block_on(memory::run(&task)).map(|()| ExitCode::SUCCESS);
     }
+    keep_memory()?;
     let mut server = Server::start()?;
     common::measure::watch(server.pid);
     runtime.block_on(measure(&mut server))
+}
+
+/// Starts this program anew with an allocator that keeps memory, see [`KEEP_MEMORY`].
+fn keep_memory() -> Outcome<()> {
+    if std::env::var_os(TUNABLES).is_some() || !cfg!(target_env = "gnu") {
+        return Ok(());
+    }
+    let arguments = std::env::args_os().skip(1);
+    let error = Command::new(std::env::current_exe()?).args(arguments).env(TUNABLES, KEEP_MEMORY).exec();
+    Err(error.into())
 }
 
 async fn measure(server: &mut Server) -> Outcome<ExitCode> {

@@ -7,7 +7,7 @@ use datafusion_doris::job::SyncJob;
 use futures::TryStreamExt;
 use serde_json::{Value, json};
 
-use crate::common::server::declare;
+use crate::common::server::{TUNABLES, declare};
 use crate::common::usage::peak_mb;
 use crate::common::{Outcome, Server, backlog};
 use crate::epochs::written;
@@ -62,7 +62,9 @@ pub async fn run(task: &Value) -> Outcome<()> {
 fn peak_of_one(server: &Server, sql: &str, tables: &Value, changes: Option<u64>) -> Outcome<f64> {
     let (fenodes, jdbc_url) = (&server.fenodes, &server.jdbc_url);
     let task = json!({ "fenodes": fenodes, "jdbc_url": jdbc_url, "sql": sql, "tables": tables, "changes": changes });
-    let output = Command::new(std::env::current_exe()?).args([TASK, &task.to_string()]).output()?;
+    // With the allocator as it is.
+    let mut command = Command::new(std::env::current_exe()?);
+    let output = command.args([TASK, &task.to_string()]).env_remove(TUNABLES).output()?;
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into_owned().into());
     }

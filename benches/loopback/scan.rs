@@ -70,7 +70,7 @@ async fn one(server: &Server, context: &SessionContext, shape: &Shape, runs: u64
     report.add(figure("CPU over bare DoGet", cpu, "x", Bar::Most(1.15)).beside(beside));
     let later = first_ours.longer_than(&first_theirs) * 1e3;
     let beside = format!("{:.1} ms, bare DoGet {:.1} ms", first_ours.wall() * 1e3, first_theirs.wall() * 1e3);
-    report.add(figure("first batch after the bare client's", later, "ms", Bar::Most(5.0)).slack(2.0).beside(beside));
+    report.add(figure("first batch after the bare client's", later, "ms", Bar::Most(5.0)).slack(3.0).beside(beside));
     let times = (total as f64 / ours.wall()) / (shape.base as f64 / texts.wall());
     let beside = format!(
         "{:.1} M rows/s, mysql_async {:.2} M rows/s from the same server",

@@ -8,6 +8,7 @@ use datafusion_doris_cli::args::Args;
 
 use crate::common::Outcome;
 use crate::common::measure::Series;
+use crate::common::server::TUNABLES;
 use crate::report::{Bar, Figure, Report};
 
 /// Argument that makes this program the shell: the same code, where the shell itself was not built.
@@ -42,7 +43,12 @@ pub async fn measure(runs: u64, report: &mut Report) -> Outcome<()> {
     for run in 0..=runs * TIMES {
         let once = async {
             let mut command = Command::new(&program);
-            let output = command.args(first).args(["-q", "-c", "SELECT 1"]).stdin(Stdio::null()).output()?;
+            let output = command
+                .args(first)
+                .args(["-q", "-c", "SELECT 1"])
+                .stdin(Stdio::null())
+                .env_remove(TUNABLES)
+                .output()?;
             match output.status.success() {
                 true => Ok(()),
                 false => Err(String::from_utf8_lossy(&output.stderr).into_owned().into()),
