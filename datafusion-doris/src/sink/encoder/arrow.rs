@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BooleanArray, Int8Array};
-use arrow::buffer::Buffer;
 use arrow::compute::filter;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::error::ArrowError;
@@ -114,33 +113,21 @@ impl ArrowEncoder {
     pub(crate) fn new(plan: Arc<ArrowPlan>) -> Self {
         Self { plan, stream: None }
     }
+}
 
-    /// Gives the rows and the buffers of their message, before the first with the schema.
-    fn buffers(&mut self, batch: &RecordBatch) -> Result<(u64, Vec<Buffer>)> {
+impl Encoder for ArrowEncoder {
+    fn encode_to(&mut self, batch: &RecordBatch, out: &mut Output) -> Result<u64> {
         let batch = self.plan.convert(batch)?;
         if batch.num_rows() == 0 {
-            return Ok((0, Vec::new()));
+            return Ok(0);
         }
         let stream = match &mut self.stream {
             Some(stream) => stream,
             none => none.insert(self.plan.open().map_err(stream_error)?),
         };
-        Ok((batch.num_rows() as u64, stream.encode(&batch).map_err(stream_error)?))
-    }
-}
-
-impl Encoder for ArrowEncoder {
-    fn encode(&mut self, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<u64> {
-        let (rows, buffers) = self.buffers(batch)?;
-        out.reserve(buffers.iter().map(Buffer::len).sum());
-        buffers.iter().for_each(|buffer| out.extend_from_slice(buffer));
-        Ok(rows)
-    }
-
-    fn encode_to(&mut self, batch: &RecordBatch, out: &mut Output) -> Result<u64> {
-        let (rows, buffers) = self.buffers(batch)?;
+        let buffers = stream.encode(&batch).map_err(stream_error)?;
         buffers.into_iter().for_each(|buffer| out.push(buffer));
-        Ok(rows)
+        Ok(batch.num_rows() as u64)
     }
 
     fn finish(&mut self, out: &mut Vec<u8>) -> Result<()> {

@@ -7,6 +7,7 @@ use super::escape::push_escaped;
 use super::{Encoder, RowAction, RowLayout};
 use crate::error::Result;
 use crate::options::CsvFormat;
+use crate::sink::output::Output;
 
 /// A mark that Doris takes off the first line.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -163,7 +164,8 @@ fn meets(before: &[u8], separator: &[u8]) -> bool {
 }
 
 impl Encoder for CsvEncoder {
-    fn encode(&mut self, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<u64> {
+    fn encode_to(&mut self, batch: &RecordBatch, out: &mut Output) -> Result<u64> {
+        let out = out.tail();
         let rows = self.layout.prepare(batch)?;
         let bare = self.quoting.is_none();
         let mut written = 0;

@@ -7,6 +7,7 @@ use super::escape::{is_special, push_escaped};
 use super::{Encoder, RowAction, RowLayout};
 use crate::error::Result;
 use crate::protocol::DELETE_SIGN;
+use crate::sink::output::Output;
 
 /// `format: json` with `read_json_by_line: true`.
 ///
@@ -72,7 +73,8 @@ impl JsonEncoder {
 }
 
 impl Encoder for JsonEncoder {
-    fn encode(&mut self, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<u64> {
+    fn encode_to(&mut self, batch: &RecordBatch, out: &mut Output) -> Result<u64> {
+        let out = out.tail();
         let rows = self.layout.prepare(batch)?;
         let mut written = 0;
         for row in 0..batch.num_rows() {

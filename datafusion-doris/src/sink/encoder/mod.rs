@@ -40,20 +40,22 @@ pub(crate) trait Encoder: fmt::Debug + Send {
     ///
     /// # Errors
     /// [`Error::Encode`] for a value that cannot be written exactly, with its column and row.
-    fn encode(&mut self, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<u64>;
+    fn encode_to(&mut self, batch: &RecordBatch, out: &mut Output) -> Result<u64>;
 
-    /// As [`Self::encode`], to an output that takes buffers as they are.
-    ///
-    /// # Errors
-    /// As [`Self::encode`].
-    fn encode_to(&mut self, batch: &RecordBatch, out: &mut Output) -> Result<u64> {
-        self.encode(batch, out.tail())
+    /// As [`Self::encode_to`], to the end of a text.
+    #[cfg(test)]
+    fn encode(&mut self, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<u64> {
+        let mut output = Output::default();
+        std::mem::swap(out, output.tail());
+        let rows = self.encode_to(batch, &mut output);
+        std::mem::swap(out, output.tail());
+        rows
     }
 
     /// Appends what stands after the last row; called once, at the end of a load that has rows.
     ///
     /// # Errors
-    /// As [`Self::encode`].
+    /// As [`Self::encode_to`].
     fn finish(&mut self, _out: &mut Vec<u8>) -> Result<()> {
         Ok(())
     }

@@ -14,6 +14,7 @@ use super::arrow::ArrowPlan;
 use super::{Encoder, RowLayout};
 use crate::error::{Error, Result};
 use crate::options::Compression;
+use crate::sink::output::Output;
 use crate::types::DorisType;
 
 /// Bytes of rows that are held until they are written, in their encoded form.
@@ -110,7 +111,8 @@ impl ParquetEncoder {
 }
 
 impl Encoder for ParquetEncoder {
-    fn encode(&mut self, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<u64> {
+    fn encode_to(&mut self, batch: &RecordBatch, out: &mut Output) -> Result<u64> {
+        let out = out.tail();
         let batch = self.plan.convert(batch)?;
         if batch.num_rows() == 0 {
             return Ok(0);
